@@ -29,6 +29,7 @@
 
 pub mod attributes;
 pub mod columns;
+pub mod copied;
 pub(crate) mod on_disks;
 pub mod rows;
 
@@ -41,6 +42,7 @@ mod pages;
 mod queue;
 mod readahead;
 mod reader;
+mod salvage;
 pub mod store;
 pub(crate) mod tables;
 #[cfg(test)]

@@ -382,7 +382,7 @@ fn replay(store: &dyn Store, log: &Prefix) -> Result<(), StoreError> {
 
 /// A number for the writes of pages that is higher than that of any earlier engine; the writer
 /// counts up from it.
-pub(super) fn first_write(store: &dyn Store) -> u64 {
+pub(crate) fn first_write(store: &dyn Store) -> u64 {
     store.epoch() << 32
 }
 

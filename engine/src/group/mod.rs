@@ -36,6 +36,7 @@ mod commands;
 pub(crate) mod create;
 pub(crate) mod drop_force;
 pub(crate) mod mount;
+pub mod offline;
 pub mod rename_group;
 pub(crate) mod volume;
 
@@ -677,6 +678,9 @@ impl Group {
             return Err(AdminError::new(Code::Busy, text)
                 .hint(format!("DROP DISKGROUP {} INCLUDING CONTENTS drops them too", self.name)));
         }
+        // A group that is dropped by mistake can come back whole (`kfed undrop`): it ends as by a
+        // dismount, as far as the disks allow.
+        let _ = self.stop_in_time().await;
         self.stopping.store(true, Ordering::Release);
         let _ = self.catalog.close().await;
         let _nobody_compares = self.renaming.lock().await;

@@ -6,7 +6,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("afd_refresh", "labels are read at each discovery: afd_scan says what is wrong with them"),
     ("afd_lslib", "there is no library to load: labels are part of Plinth"),
     ("afd_log*", "labels are logged in the alert log, always"),
-    ("amdu_extract", "plinth check and plinth dump read disks of a group that is not mounted"),
+    ("amdu_extract", "amdu --extract takes files out of a group that is not mounted"),
     ("startup", "plinth serve starts the instance, or systemctl start plinth"),
     ("shutdown", "plinth shutdown, outside of the shell, ends the engines and the instance"),
     ("serve", "plinth serve, outside of the shell, starts the instance"),

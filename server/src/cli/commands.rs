@@ -5,9 +5,9 @@
 //! the code. Every command is in this table. Commands of `asmcmd` keep their names and flags.
 
 use super::{
-    Result, about, access, backup, check,
+    Result, about, access, amdu, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, filter, groups, iostat, labels, lists, ls, lsod, lsof, manual,
+    cp, disks, extents, files, filter, groups, iostat, kfed, labels, lists, ls, lsod, lsof, manual,
     mounts, names, nbd, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
@@ -78,6 +78,8 @@ table! {
         AfdDeconfigure(filter::AfdDeconfigure),
         AfdState(filter::AfdState),
         AfdFilter(filter::AfdFilter),
+        Kfed(kfed::Kfed),
+        Amdu(amdu::Amdu),
         Dsget(settings::Dsget),
         Dsset(settings::Dsset),
         AfdLabel(labels::AfdLabel),

@@ -337,18 +337,8 @@ impl Context {
                     .map_err(|error| SqlError::from(error).at(place))?;
                 Ok(Outcome::Done)
             }
-<<<<<<< ours
             Statement::Filter(change) => self.change_filter(change, notices),
-            Statement::AlterLabel(order) => {
-                let remarks = instance
-                    .alter_label(order, &self.who)
-                    .map_err(|error| SqlError::from(error).at(order.place()))?;
-                notices.extend(remarks.into_iter().map(|text| Notice { warning: true, text }));
-                Ok(Outcome::Done)
-            }
-=======
             Statement::AlterLabel(order) => self.alter_label(order, notices),
->>>>>>> theirs
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
             Statement::DropGroup { name, force: true, .. } => {
                 let dropped = self.drop_by_force(name)?;

@@ -1,0 +1,169 @@
+//! `plinth kfed` on real disks: records read and found, headers repaired, changed and given back.
+
+use plinth_tests::{Blocks, Instance, MIB, bytes, header_places, noise, overwrite};
+use std::path::{Path, PathBuf};
+
+const SIZE: u64 = 96 * MIB;
+
+fn sum(disk: &Path) -> Vec<u8> {
+    bytes(disk, 0, SIZE as usize)
+}
+
+fn kfed(instance: &Instance, words: &str, disk: &Path) -> plinth_tests::Finished {
+    let words = words.split(' ').map(std::ffi::OsStr::new);
+    let (first, rest) = (words.clone().take(1), words.skip(1));
+    instance.plinth(
+        [std::ffi::OsStr::new("kfed")]
+            .into_iter()
+            .chain(first)
+            .chain([disk.as_os_str()])
+            .chain(rest),
+    )
+}
+
+/// A dismounted group of two disks with a file.
+fn dismounted() -> (Instance, [PathBuf; 2]) {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE]], "");
+    let mount = instance.mount("DATA");
+    let file = Blocks::new(mount.join("file"), 1, 1000);
+    file.must_read_right();
+    instance.unmount(&mount);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let disks = ["f0d0", "f1d0"].map(|name| instance.disk(name));
+    (instance, disks)
+}
+
+fn mounts_whole(instance: &Instance) {
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    instance.check("DATA");
+    assert_eq!(instance.offline_disks("DATA"), 0.0);
+}
+
+/// Zeros are written over the first 4 MiB of a member. The copies of the header are found, the
+/// first one is repaired, and undo brings every byte back; then the mount mends it by itself.
+#[test]
+fn a_zeroed_header_is_found_repaired_and_given_back() {
+    let (instance, disks) = dismounted();
+    let disk = &disks[0];
+    let places = header_places(disk);
+    overwrite(disk, 0, &vec![0; 4 << 20]);
+    let zeroed = sum(disk);
+
+    let found = kfed(&instance, "find", disk).ok();
+    for place in &places[1..] {
+        let line = found.lines().find(|line| line.trim_start().starts_with(&format!("{place} ")));
+        assert!(line.is_some_and(|line| line.contains("MEMBER")), "{place}: {found}");
+    }
+    assert!(kfed(&instance, "read", disk).ok().contains("# "), "zeros can be read");
+
+    kfed(&instance, "repair", disk).ok();
+    assert!(zeroed == sum(disk), "without --yes nothing is written");
+    let saved = instance.path("before.json");
+    let words = format!("repair --yes --save {}", saved.display());
+    kfed(&instance, &words, disk).ok();
+    let header = kfed(&instance, "read", disk).ok();
+    assert!(header.contains("status           = MEMBER"), "{header}");
+    let repaired = sum(disk);
+    assert!(repaired[..4096] != zeroed[..4096] && repaired[4096..] == zeroed[4096..]);
+
+    let undo = |instance: &Instance| {
+        instance.plinth(["kfed".as_ref(), "repair".as_ref(), "--undo".as_ref(), saved.as_os_str()])
+    };
+    undo(&instance).ok();
+    assert!(zeroed == sum(disk), "undo brings every byte back");
+
+    kfed(&instance, &words, disk).refused();
+    std::fs::remove_file(&saved).expect("removed");
+    kfed(&instance, &words, disk).ok();
+    noise(disk, 100, 10);
+    let used = sum(disk);
+    assert!(undo(&instance).refused().contains("was written since"));
+    assert!(used == sum(disk), "a refused undo writes nothing");
+    mounts_whole(&instance);
+    assert!(instance.alert_log().contains("repaired the header copy"), "{}", instance.alert_log());
+}
+
+/// While an engine has the disk it can be read, and is not written: the engine is named.
+#[test]
+fn a_disk_in_use_is_read_and_not_written() {
+    let (instance, disks) = dismounted();
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    overwrite(&disks[0], header_places(&disks[0])[1], &[0; 4096]);
+    assert!(kfed(&instance, "read --structure membership", &disks[0]).ok().contains("generation"));
+    kfed(&instance, "repair", &disks[0]).ok();
+    let said = kfed(&instance, "repair --yes", &disks[0]).refused();
+    assert!(said.contains("the engine of DATA"), "{said}");
+    assert_eq!(bytes(&disks[0], header_places(&disks[0])[1], 4096), vec![0; 4096]);
+}
+
+/// A header is read to a text, the text is changed, and merged back.
+#[test]
+fn a_text_that_was_read_is_merged_back() {
+    let (instance, disks) = dismounted();
+    let text = instance.path("header.txt");
+    let read = kfed(&instance, "read", &disks[0]).ok();
+    std::fs::write(&text, &read).expect("written");
+    let words = format!("merge --yes --text {}", text.display());
+    let before = sum(&disks[0]);
+    assert!(kfed(&instance, &words, &disks[0]).ok().contains("these values already"));
+    assert!(before == sum(&disks[0]));
+    std::fs::write(&text, read.replace("= MEMBER", "= FORMER")).expect("written");
+    kfed(&instance, &words, &disks[0]).ok();
+    let disk = instance.disk_row(&disks[0]);
+    assert!(format!("{disk:?}").contains("FORMER"), "{disk:?}");
+    std::fs::write(&text, "status = MEMBER").expect("written");
+    kfed(&instance, &words, &disks[0]).ok();
+    mounts_whole(&instance);
+}
+
+/// A group is dropped with all that it holds, by mistake; it comes back whole. A disk that was
+/// dropped from it before stays a former one.
+#[test]
+fn a_dropped_group_comes_back() {
+    for way in
+        ["DROP DISKGROUP data INCLUDING CONTENTS", "DROP DISKGROUP data FORCE INCLUDING CONTENTS"]
+    {
+        let instance = Instance::new();
+        instance.create_group("data", "NORMAL", &[&[SIZE, SIZE], &[SIZE]], "");
+        let mount = instance.mount("DATA");
+        let file = Blocks::new(mount.join("file"), 1, 1000);
+        instance.sql("ALTER DISKGROUP data DROP DISK data_0001 REBALANCE WAIT");
+        let disks = ["f0d0", "f0d1", "f1d0"].map(|name| instance.disk(name));
+        instance.unmount(&mount);
+        if way.contains("FORCE") {
+            instance.sql("ALTER DISKGROUP data DISMOUNT");
+        }
+        instance.sql(way);
+        let undrop = |yes: &[&str]| {
+            let words = ["kfed", "undrop"].iter().chain(yes).map(std::ffi::OsStr::new);
+            instance.plinth(words.chain(disks.iter().map(|disk| disk.as_os_str()))).ok()
+        };
+        let before = disks.each_ref().map(|disk| sum(disk));
+        undrop(&[]);
+        assert!(before == disks.each_ref().map(|disk| sum(disk)), "{way}");
+        assert!(undrop(&["--yes"]).contains("no member any more"));
+        mounts_whole(&instance);
+        instance.mount("DATA");
+        file.must_read_right();
+    }
+}
+
+/// Whatever bytes are on a disk: they are shown, and nothing is written.
+#[test]
+fn any_bytes_can_be_read() {
+    let instance = Instance::new();
+    let disk = instance.add_disk("noise", SIZE);
+    noise(&disk, 0, SIZE as usize);
+    let before = sum(&disk);
+    for words in ["read", "read 254", "read --offset 1M", "read --structure membership"] {
+        kfed(&instance, words, &disk).ok();
+    }
+    for words in ["read --au 1", "find", "find --all --step 512", "repair --yes", "undrop --yes"] {
+        kfed(&instance, words, &disk).refused();
+    }
+    assert!(before == sum(&disk));
+    let short = instance.path("short");
+    std::fs::write(&short, [1; 100]).expect("written");
+    kfed(&instance, "read", &short).refused();
+}
