@@ -12,7 +12,8 @@
 //! The prefix is for other programs. libblkid knows `ORCLDISK` at byte 32 as `oracleasm`, with the
 //! label behind it: so `blkid`, `lsblk -f`, `wipefs` and installers do not take the disk for an
 //! empty one. Versions of Plinth that know no labels read the magic and the version, and refuse the
-//! disk. The prefix says nothing that the record does not say: if they differ, the block is damaged.
+//! disk. The prefix says nothing that the record does not say: if they differ, the block is
+//! damaged.
 //!
 //! A block of version 1 has no prefix: the record, a header without a label, begins at byte 0.
 

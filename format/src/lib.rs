@@ -15,9 +15,10 @@
 //! ```
 //!
 //! Numbers are little-endian. Every record at a fixed place begins with the same
-//! [envelope](envelope), in a header's block behind a [prefix](label): magic, version, CRC-32C, group, disk, the place itself and its length, so
+//! [envelope](envelope): magic, version, CRC-32C, group, disk, the place itself and its length, so
 //! that a record read from a wrong place, another disk or another group is never taken for the
-//! right one. Decoders accept any bytes and return an error, never panic, and allocate no more than
+//! right one. In the block of a header the record follows a [prefix](label), which other programs
+//! recognise. Decoders accept any bytes and return an error, never panic, and allocate no more than
 //! the record's own length allows.
 //!
 //! `docs/format.md` has the same tables; a test compares the two.

@@ -284,7 +284,7 @@ impl Looks<'_> {
 
     fn begin(&mut self, path: String) {
         if self.met.insert(path.clone()) {
-            (self.tell)(Sign::Begun(path.clone()));
+            (self.tell)(Sign::Begun(labelled::device_of(&path).0.to_owned()));
             self.queue.push_back(path);
         }
     }
@@ -336,17 +336,15 @@ impl Looks<'_> {
             // Its probe has been given up.
             (Ok(_), None) => {}
             // A directory, or a name that does not exist: not a disk, and not an error.
-            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
-                (self.tell)(Sign::NoDisk(path))
-            }
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => self.no_disk(&path),
             (Err(error), _) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => {
-                (self.tell)(Sign::NoDisk(path));
+                self.no_disk(&path)
             }
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => {
                 self.failed(&path, medium, error)
             }
             // One of all the devices of the host: it may have nothing to do with any group.
-            (Err(_), _) if labelled::device_of(&path).1 => (self.tell)(Sign::NoDisk(path)),
+            (Err(_), _) if labelled::device_of(&path).1 => self.no_disk(&path),
             (Err(error), _) => self.failed(&path, None, error),
         }
     }
@@ -367,9 +365,14 @@ impl Looks<'_> {
             (Some(path), None) => self.found(path, device, about, looked),
             (None, _) => {}
         }
+        // Of that path there is nothing more to wait for: the disk's own is its label.
         if is_scanned {
-            (self.tell)(Sign::NoDisk(name.to_owned()));
+            self.no_disk(name);
         }
+    }
+
+    fn no_disk(&mut self, name: &str) {
+        (self.tell)(Sign::NoDisk(labelled::device_of(name).0.to_owned()));
     }
 
     fn found(&mut self, path: String, device: &str, about: About, looked: Looked) {
@@ -383,7 +386,7 @@ impl Looks<'_> {
     }
 
     fn failed(&mut self, name: &str, medium: Option<Medium>, error: io::Error) {
-        let (path, is_scanned) = labelled::device_of(name);
+        let path = labelled::device_of(name).0;
         // A device that did not answer is identified by its path alone, unless it was found what
         // the path leads to.
         let identity = match medium {
@@ -396,14 +399,11 @@ impl Looks<'_> {
             identity,
             disk: Err(Arc::new(error)),
         }));
-        if is_scanned {
-            (self.tell)(Sign::NoDisk(name.to_owned()));
-        }
     }
 }
 
-/// The names that a pattern may mean: paths, or devices of a scan for labels. Without wildcards their existence is not checked. May hang as
-/// long as a directory does.
+/// The names that a pattern may mean: paths, or devices of a scan for labels. Without wildcards
+/// their existence is not checked. May hang as long as a directory does.
 pub(super) fn expand(pattern: &str) -> Vec<String> {
     if let Some(names) = labelled::expand(pattern) {
         return names;

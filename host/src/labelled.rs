@@ -26,7 +26,7 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-/// What the name of a device of the scan begins with.
+/// The beginning of the name of a device of the scan.
 const SCANNED: &str = "AFD:@";
 
 /// The pattern of a scan of all block devices.

@@ -64,7 +64,7 @@ fn label(instance: &Instance, words: &[&str]) -> Finished {
     instance.plinth([&["afd_label"], words].concat())
 }
 
-/// What `afd_lsdsk` prints of one disk.
+/// The row of one disk in `afd_lsdsk`.
 fn row(label: &str, path: &str) -> String {
     format!("{label:<25} {:>9}   {path}\n", "DISABLED")
 }
@@ -158,7 +158,7 @@ fn a_group_is_found_by_labels_whatever_its_devices_are_called() {
     instance.check("DATA");
 }
 
-/// What another program has on a disk is named, with the place, and no byte of the disk changes.
+/// The signature of another program is named, with its place, and no byte of the disk changes.
 /// With --init the label is set, and nothing remains of it for other programs, at the end neither.
 #[test]
 fn a_disk_with_a_signature_is_refused_unchanged_or_taken_wholly() {
@@ -189,8 +189,8 @@ fn a_disk_with_a_signature_is_refused_unchanged_or_taken_wholly() {
     }
 }
 
-/// Names that cannot be labels, labels that exist, devices in use and members of groups that are not
-/// mounted are refused, each with its reason, and nothing is written.
+/// Names that cannot be labels, labels that exist, devices in use and members of groups that are
+/// not mounted are refused, each with its reason, and nothing is written.
 #[test]
 fn refusals_say_why_and_write_nothing() {
     let instance = Instance::new();
@@ -267,8 +267,8 @@ fn a_label_outlives_the_first_block_but_not_another_owner() {
     assert_eq!(instance.number("SELECT count(*) FROM v$asm_disk"), 0.0);
 }
 
-/// A disk that is discovered by its label and by its path is one disk: the path is shown as one that
-/// is not used. A mounted group's disks are labelled.
+/// A disk that is discovered by its label and by its path is one disk: the path is shown as one
+/// that is not used. A mounted group's disks are labelled.
 #[test]
 fn a_device_with_a_label_and_a_path_is_one_disk() {
     let mut instance = Instance::new();

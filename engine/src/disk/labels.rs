@@ -3,8 +3,8 @@
 //!   1. Survey the device, and decide: it is in use, foreign, a member, labelled already. A refusal
 //!      has written nothing.
 //!   2. Claim it (R1), and survey it again: it may have changed meanwhile.
-//!   3. Write. A disk that was dropped keeps its header, which gets the label. Any other disk gets a
-//!      label record, in three copies. Each copy is flushed before the next.
+//!   3. Write. A disk that was dropped keeps its header, which gets the label. Any other disk gets
+//!      a label record, in three copies. Each copy is flushed before the next.
 //!
 //! A crash in 3 leaves copies that differ. Of label records the first valid one counts, and the
 //! first block is written first and wiped last; of headers the newest counts.

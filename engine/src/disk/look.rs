@@ -178,14 +178,19 @@ pub(crate) async fn look<'a, T: Send + 'a>(
     }));
     seen.sort_by(|one, other| one.found.path.cmp(&other.found.path));
     failed.sort_by(|one, other| one.path.cmp(&other.path));
+    let is_broken = progress.is_some_and(|progress| progress.is_broken());
+    Looked { silent: silent(&failed), seen, failed, passed_over, is_broken }
+}
+
+/// Those of the devices that do not answer.
+fn silent(failed: &[Found]) -> Vec<Silent> {
     let silent = failed.iter().filter_map(|found| match &found.disk {
         Err(error) if error.kind() == ErrorKind::TimedOut => {
             Some(Silent { path: found.path.clone(), why: error.to_string() })
         }
         _ => None,
     });
-    let is_broken = progress.is_some_and(|progress| progress.is_broken());
-    Looked { silent: silent.collect(), seen, failed, passed_over, is_broken }
+    silent.collect()
 }
 
 /// All devices that can be discovered.

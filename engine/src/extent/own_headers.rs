@@ -52,8 +52,8 @@ impl Data {
         header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1)
     }
 
-    /// What a header has wrong of its disk: its name, its label, its size or the group's redundancy.
-    /// While it is resized both sizes are right.
+    /// What a header has wrong of its disk: its name, its label, its size, its form or the group's
+    /// redundancy. While it is resized both sizes are right.
     pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
         if *header.name != *member.name() {
             return Some(format!("calls it {}", header.name));

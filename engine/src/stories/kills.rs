@@ -197,7 +197,7 @@ fn verify_table(heir: &mut Lab, place: &str) {
     heir.dismount();
 }
 
-fn prepared(kill: bool) -> Lab {
+pub(super) fn prepared(kill: bool) -> Lab {
     prepared_with(&["A", "B", "C"], kill)
 }
 

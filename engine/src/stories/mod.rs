@@ -21,6 +21,7 @@ mod hanging;
 mod health;
 mod kills;
 mod lab;
+mod labels;
 mod mends;
 mod moves;
 mod names;

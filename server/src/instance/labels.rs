@@ -1,7 +1,7 @@
 //! `ALTER SYSTEM LABEL`: labels of disks, whoever has them.
 //!
-//! The instance finds the disk and checks that no other has the label. The engine of a mounted group
-//! labels the group's own disks; any other disk is claimed and labelled here
+//! The instance finds the disk and checks that no other has the label. The engine of a mounted
+//! group labels the group's own disks; any other disk is claimed and labelled here
 //! (`plinth_engine::disk::labels`).
 
 use super::{Instance, Result};

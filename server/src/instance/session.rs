@@ -25,7 +25,7 @@ use crate::{
         views::{Type, View},
     },
     sql::{
-        Query, Role, Statement,
+        LabelOrder, Query, Role, Statement,
         parser::parse_size,
         rules::{self, Choice},
         statement::{At, Groups, Places},
@@ -333,13 +333,7 @@ impl Context {
                     .map_err(|error| SqlError::from(error).at(place))?;
                 Ok(Outcome::Done)
             }
-            Statement::AlterLabel(order) => {
-                let remarks = instance
-                    .alter_label(order, &self.who)
-                    .map_err(|error| SqlError::from(error).at(order.place()))?;
-                notices.extend(remarks.into_iter().map(|text| Notice { warning: true, text }));
-                Ok(Outcome::Done)
-            }
+            Statement::AlterLabel(order) => self.alter_label(order, notices),
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
             Statement::DropGroup { name, force: true, .. } => {
                 let dropped = self.drop_by_force(name)?;
@@ -367,6 +361,15 @@ impl Context {
                 self.explain(id, alter, *power, notices).map(Outcome::Rows)
             }
         }
+    }
+
+    fn alter_label(&self, order: &LabelOrder, notices: &mut Vec<Notice>) -> Result<Outcome> {
+        let remarks = self
+            .instance
+            .alter_label(order, &self.who)
+            .map_err(|error| SqlError::from(error).at(order.place()))?;
+        notices.extend(remarks.into_iter().map(|text| Notice { warning: true, text }));
+        Ok(Outcome::Done)
     }
 
     fn query(
