@@ -344,7 +344,7 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
     // A path by the label is preferred.
     let order = |found: &Found| (!found.path.starts_with(LABEL_PATH), found.path.clone());
     all.sort_by_key(|(one, _)| order(one));
-    let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
+    let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<Surveyed>::new());
     for (one, what) in all {
         // A device with two paths is one.
         match found.iter().position(|other| other.identity == one.identity) {
@@ -362,9 +362,12 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
     Ok(surveys)
 }
 
+/// A survey, and the header that it is of.
+type Surveyed = (Survey, Option<DiskHeader>);
+
 /// Two devices with one disk id, or with one label: neither is used until one is gone.
-fn mark_twins(found: &[Found], seen: &mut [(Survey, Option<DiskHeader>)]) {
-    let twins = |index: usize, same: &dyn Fn(&(Survey, Option<DiskHeader>)) -> bool| {
+fn mark_twins(found: &[Found], seen: &mut [Surveyed]) {
+    let twins = |index: usize, same: &dyn Fn(&Surveyed) -> bool| {
         let others = (0..seen.len())
             .filter(|other| found[*other].identity != found[index].identity && same(&seen[*other]));
         others.map(|other| seen[other].0.device.clone()).collect::<Vec<_>>().join(", ")

@@ -115,7 +115,7 @@ fn an_interrupted_label_of_a_free_disk_is_there_or_not() {
     cut_short(
         &lab,
         1,
-        |doomed| drop(doomed.label_free("one", NONE)),
+        |doomed| _ = doomed.label_free("one", NONE),
         |heir, place| {
             let survey = heir.survey_of("/disk2");
             let is_labelled = survey.header == HeaderStatus::Provisioned;
@@ -129,8 +129,8 @@ fn an_interrupted_label_of_a_free_disk_is_there_or_not() {
     );
 }
 
-/// A disk that was dropped keeps its header, whichever label it gets; a member of a group that is not
-/// mounted keeps every byte.
+/// A disk that was dropped keeps its header, whichever label it gets; a member of a group that is
+/// not mounted keeps every byte.
 #[test]
 fn a_former_disk_gets_a_label_and_a_member_does_not() {
     let mut lab = prepared(false);
