@@ -71,6 +71,9 @@ fn half_of_the_disks_have_everything() {
         assert_eq!(sums(&output), right, "nothing is written over");
         fs::remove_dir_all(&output).expect("removed");
     }
+    let words = r#"cd "$1" && "$2" amdu --list f0d? 'f1d[0-9]'"#;
+    let listed = shell(words).arg(instance.path("disks")).arg(instance.program()).ok();
+    assert!(listed.contains("a/b/small200"), "paths may be relative: {listed}");
     let output = instance.path("one");
     amdu(&instance, &[&"--extract", &"+data/a/b", &"--output", &output], &disks).ok();
     assert_eq!(fs::read_dir(output.join("b")).expect("a directory").count(), 202);

@@ -181,7 +181,7 @@ impl DumpedDisk {
             let range = self.ranges.range(..=at).next_back();
             let inside = range.and_then(|(start, (bytes, place))| {
                 let inside = at - start;
-                (inside < *bytes).then_some((place + inside, bytes - inside))
+                (inside < *bytes).then(|| (place + inside, bytes - inside))
             });
             let Some((place, rest)) = inside else {
                 let text =

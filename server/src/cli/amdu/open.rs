@@ -46,15 +46,18 @@ impl Opened {
         let world = world()?;
         let (mut dumps, mut patterns) = (Vec::new(), Vec::new());
         for argument in arguments {
-            let path = Path::new(argument);
+            // Disks are looked for by another process, elsewhere.
+            let path = std::path::absolute(argument).unwrap_or_else(|_| argument.into());
+            let pattern = path.to_string_lossy().into_owned();
+            let path = path.as_path();
             if path.is_dir() {
                 dumps.extend(DumpedDisk::all_in(path)?);
             } else if DumpedDisk::is_one(path) {
                 dumps.push(DumpedDisk::open(path)?);
             } else if path.exists() {
-                patterns.push(glob::Pattern::escape(argument));
+                patterns.push(glob::Pattern::escape(&pattern));
             } else if argument.contains(['*', '?', '[']) {
-                patterns.push(argument.clone());
+                patterns.push(pattern);
             } else {
                 let text = format!("{argument}: there is no such disk, image or directory");
                 return Err(AdminError::new(Code::CannotOpen, text).into());
