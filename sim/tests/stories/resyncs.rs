@@ -88,6 +88,8 @@ fn a_disk_comes_online_with_the_catalog() {
     lab.wait_for("the disk", || {
         lab.world().newest_membership().disks[1].state == DiskState::Online
     });
+    // The voters have it before the engine goes by it, and it is the engine that the writes ask.
+    lab.wait_for("the engine", || lab.state(1) == DiskState::Online);
     let membership = lab.world().newest_membership();
     for file in
         [plinth_engine::catalog::CatalogFile::Database, plinth_engine::catalog::CatalogFile::Wal]
