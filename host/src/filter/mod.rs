@@ -427,7 +427,8 @@ fn root_cgroup() -> Result<rustix::fd::OwnedFd, NotLoaded> {
             open(path)
         }
         None => {
-            let place = std::env::temp_dir().join(format!("plinth-cgroup-{}", std::process::id()));
+            let name = format!("plinth-cgroup-{}-{}", std::process::id(), since_start().as_nanos());
+            let place = std::env::temp_dir().join(name);
             fs::create_dir_all(&place).map_err(|error| not(error.to_string()))?;
             let mounted =
                 rustix::mount::mount("cgroup2", &place, "cgroup2", MountFlags::empty(), None);
@@ -585,18 +586,28 @@ mod tests {
         assert_eq!(writes(&disk.path).err(), Some(ErrorKind::PermissionDenied));
     }
 
-    /// A cgroup below the root, with one process in it at a time.
-    struct Cgroup(PathBuf);
+    /// A cgroup below the root, with one process in it at a time; and the hierarchy, if it had to
+    /// be mounted for it.
+    struct Cgroup(PathBuf, Option<tempfile::TempDir>);
 
     impl Cgroup {
         fn new() -> Self {
-            let mut at = HIERARCHIES.iter().map(Path::new).filter(|path| {
+            let is_hierarchy = |path: &&Path| {
                 rustix::fs::statfs(*path).is_ok_and(|about| about.f_type as u64 == CGROUP2_MAGIC)
-            });
-            let at = at.next().expect("a mounted cgroup 2 hierarchy");
-            let name = format!("plinth-test-{}", std::process::id());
-            fs::create_dir_all(at.join(&name)).expect("a cgroup");
-            Self(at.join(name))
+            };
+            let own = || {
+                let place = tempfile::tempdir().expect("a directory");
+                let flags = MountFlags::empty();
+                rustix::mount::mount("cgroup2", place.path(), "cgroup2", flags, None)
+                    .expect("a cgroup 2 hierarchy");
+                place
+            };
+            let found = HIERARCHIES.iter().map(Path::new).find(is_hierarchy);
+            let mounted = found.is_none().then(own);
+            let root = found.or(mounted.as_ref().map(tempfile::TempDir::path)).expect("a place");
+            let cgroup = root.join(format!("plinth-test-{}", std::process::id()));
+            fs::create_dir_all(&cgroup).expect("a cgroup");
+            Self(cgroup, mounted)
         }
 
         /// Whether a process in the cgroup can open the file so.
@@ -611,6 +622,9 @@ mod tests {
     impl Drop for Cgroup {
         fn drop(&mut self) {
             let _ = fs::remove_dir(&self.0);
+            if let Some(mounted) = &self.1 {
+                let _ = rustix::mount::unmount(mounted.path(), rustix::mount::UnmountFlags::DETACH);
+            }
         }
     }
 
