@@ -28,7 +28,7 @@
 //! alignment, I/O goes through the page cache, and a flush makes it durable.
 
 use super::{
-    IoEngine, executor, holder,
+    IoEngine, executor, filter, holder,
     op::{Op, Work},
     pool::Pool,
     probe::Looked,
@@ -612,6 +612,7 @@ pub(super) fn open_and_lock(
 ) -> io::Result<File> {
     let same = format!("/proc/self/fd/{}", looking.as_raw_fd());
     let exclusive = if medium.sysfs().is_some() { OFlags::EXCL } else { OFlags::empty() };
+    let _may_write = filter::claim(medium);
     // The kernel opens a read-only device for writing, and refuses the writes.
     let is_read_only = |sysfs| fs::read_to_string(sysfs + "/ro").is_ok_and(|ro| ro.trim() == "1");
     let opened = match medium.sysfs().is_some_and(is_read_only) {

@@ -21,6 +21,7 @@
 //!   waiting          how long devices keep a caller waiting
 //!   timeout          blocking system calls with a timeout
 //!   apart            threads with a file table of their own
+//!   filter           no program but the engine can open a member for writing
 //!   holder           which process holds a disk's lock
 //!   sys              two system calls
 //!   crash_surviving  words that survive the process
@@ -41,6 +42,7 @@ mod crash_surviving;
 mod discover;
 mod disk;
 mod executor;
+pub mod filter;
 mod hanging;
 mod holder;
 pub mod ipc;

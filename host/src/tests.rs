@@ -69,13 +69,13 @@ impl Files {
 }
 
 /// A loop device over a file, detached at the end of the test.
-struct Loop {
-    path: String,
+pub(super) struct Loop {
+    pub(super) path: String,
 }
 
 impl Loop {
     /// `None` where none may be made.
-    fn new(file: &str, sector: u32) -> Option<Self> {
+    pub(super) fn new(file: &str, sector: u32) -> Option<Self> {
         Self::with(&["--sector-size", &sector.to_string(), file])
     }
 

@@ -46,5 +46,6 @@ fn listen(
         pg::network::listen(&instance, &network, is_new_network, &limits)?;
     }
     control::listen(&instance, control)?;
+    instance.keep_filter()?;
     Ok((instance, lock))
 }

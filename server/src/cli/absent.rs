@@ -3,7 +3,9 @@
 
 /// A name, or with a `*` at its end the beginning of names; and the remedy.
 const ABSENT: &[(&str, &str)] = &[
-    ("afd_*", "there is no filter driver: an engine holds its disks exclusively"),
+    ("afd_refresh", "labels are read at each discovery: afd_scan says what is wrong with them"),
+    ("afd_lslib", "there is no library to load: labels are part of Plinth"),
+    ("afd_log*", "labels are logged in the alert log, always"),
     ("amdu_extract", "plinth check and plinth dump read disks of a group that is not mounted"),
     ("startup", "plinth serve starts the instance, or systemctl start plinth"),
     ("shutdown", "plinth shutdown, outside of the shell, ends the engines and the instance"),
@@ -60,7 +62,7 @@ mod tests {
         for command in interactive::commands().get_subcommands() {
             assert_eq!(instead(command.get_name()), None, "{}", command.get_name());
         }
-        assert!(instead("afd_lsdsk").is_some() && instead("stamp").is_some());
+        assert!(instead("afd_lslib").is_some() && instead("stamp").is_some());
         assert_eq!(instead("nothing"), None);
     }
 }

@@ -7,8 +7,8 @@
 use super::{
     Result, about, access, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, groups, iostat, lists, ls, lsod, lsof, manual, mounts, names, nbd,
-    renamedg, settings, sql, stores, templates, top, upgrade, volumes,
+    cp, disks, extents, files, filter, groups, iostat, lists, ls, lsod, lsof, manual, mounts,
+    names, nbd, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -74,6 +74,10 @@ table! {
         Offline(disks::Offline),
         Remap(disks::Remap),
         Iostat(iostat::Iostat),
+        AfdConfigure(filter::AfdConfigure),
+        AfdDeconfigure(filter::AfdDeconfigure),
+        AfdState(filter::AfdState),
+        AfdFilter(filter::AfdFilter),
         Dsget(settings::Dsget),
         Dsset(settings::Dsset),
     "Templates":

@@ -21,6 +21,7 @@ mod disks;
 mod dump;
 mod extents;
 mod files;
+mod filter;
 mod groups;
 mod interactive;
 mod iostat;

@@ -34,6 +34,7 @@ mod connections;
 pub mod control;
 mod devices;
 mod discovery;
+pub mod filter;
 mod launch;
 pub mod parameters;
 pub mod passwords;
@@ -143,6 +144,8 @@ pub struct Instance {
     preferring: Mutex<()>,
     /// Parameters that ALTER SYSTEM has set since the start.
     changed: Mutex<BTreeSet<SystemParameter>>,
+    /// Held while members are protected or released.
+    filter: Mutex<filter::Known>,
     sessions: Arc<Sessions>,
     /// When it started: nanoseconds since 1970.
     began: i64,

@@ -4,6 +4,7 @@
 mod access;
 mod alter;
 mod facts;
+mod filter;
 mod parameters;
 mod scrub;
 mod work;
@@ -114,6 +115,9 @@ pub fn execute(
     let _running = context.session.run(statement.tag());
     let mut notices = Vec::new();
     let result = context.carry_out(statement, parameters, cancel, &mut notices);
+    if result.is_ok() {
+        context.protect_members(statement, &mut notices);
+    }
     Reply { notices, result }
 }
 
@@ -332,6 +336,7 @@ impl Context {
                     .map_err(|error| SqlError::from(error).at(place))?;
                 Ok(Outcome::Done)
             }
+            Statement::Filter(change) => self.change_filter(change, notices),
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
             Statement::DropGroup { name, force: true, .. } => {
                 let dropped = self.drop_by_force(name)?;

@@ -101,6 +101,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         estimates: Mutex::default(),
         preferring: Mutex::default(),
         changed: Mutex::default(),
+        filter: Mutex::default(),
         sessions: Arc::default(),
         began: crate::alert::now(),
         ending: AtomicBool::new(false),
@@ -146,6 +147,7 @@ fn remembered(
         passwords: Passwords::default(),
         preferred: Preferred::default(),
         power_limit: None,
+        filter: None,
         comments: BTreeMap::new(),
     });
     if let Some(diskstring) = diskstring {

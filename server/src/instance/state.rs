@@ -4,7 +4,7 @@
 //! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the
 //! old one or the new.
 
-use super::{passwords::Passwords, preferred::Preferred};
+use super::{filter::Wanted, passwords::Passwords, preferred::Preferred};
 use crate::{engine::exports::Export, tls::Network};
 use plinth_engine::api::ConnectionId;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ pub struct State {
     /// `asm_power_limit`, if it was set.
     #[serde(default)]
     pub power_limit: Option<u32>,
+    /// The operator's wish about the write filter; `None`: there shall be none.
+    #[serde(default)]
+    pub filter: Option<Wanted>,
     /// The comments of parameters that were set with one.
     #[serde(default)]
     pub comments: BTreeMap<String, String>,
@@ -143,6 +146,7 @@ mod tests {
             passwords: Passwords::default(),
             preferred: "DATA.FG1".parse().expect("a list"),
             power_limit: Some(4),
+            filter: Some(Wanted { enabled: true, ..Wanted::default() }),
             comments: [("asm_power_limit".to_owned(), "at night".to_owned())].into(),
         };
         state.group("DATA").mounted = true;

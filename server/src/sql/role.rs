@@ -68,6 +68,7 @@ impl Statement {
             Self::CreateGroup { .. }
             | Self::DropGroup { .. }
             | Self::AlterSystem { .. }
+            | Self::Filter(_)
             | Self::CreateUser { .. }
             | Self::AlterUser { .. }
             | Self::DropUser(_) => Role::Administer,
@@ -136,6 +137,7 @@ mod tests {
         ("SET timezone = 'UTC'", Role::Look),
         ("DEALLOCATE ALL", Role::Look),
         ("DISCARD ALL", Role::Look),
+        ("ALTER SYSTEM FILTER LOAD", Role::Administer),
         ("SAVEPOINT a", Role::Look),
         ("BEGIN", Role::Look),
         ("COMMIT", Role::Look),
@@ -144,7 +146,7 @@ mod tests {
     ];
 
     /// The number of kinds.
-    const KINDS: usize = 37;
+    const KINDS: usize = 38;
 
     /// The number of a kind. A new kind must be added here and to `ONE_OF_EACH`.
     fn kind(statement: &Statement) -> usize {
@@ -171,6 +173,7 @@ mod tests {
             Statement::Rollback => 34,
             Statement::Query(_) => 35,
             Statement::ShowParameter { .. } => 36,
+            Statement::Filter(_) => 37,
         }
     }
 

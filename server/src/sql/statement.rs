@@ -56,6 +56,8 @@ pub enum Statement {
         value: Option<At<String>>,
         comment: Option<String>,
     },
+    /// `ALTER SYSTEM FILTER`
+    Filter(FilterChange),
     /// `ALTER SESSION SET`: names in lower case, and their values.
     AlterSession(Vec<(At<String>, At<String>)>),
     /// A user that may log in over the network.
@@ -94,6 +96,18 @@ pub enum Statement {
     Commit,
     Rollback,
     Query(Query),
+}
+
+/// A change of the host's write filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilterChange {
+    Load,
+    Unload,
+    /// Whether members are protected: all of them, or the one at a path.
+    Set {
+        enable: bool,
+        disk: Option<At<String>>,
+    },
 }
 
 /// The parameters that `ALTER SYSTEM` sets.
@@ -193,7 +207,7 @@ impl Statement {
             Self::DropGroup { .. } => "DROP DISKGROUP",
             Self::Mount { .. } | Self::Dismount { .. } | Self::Alter(_) => "ALTER DISKGROUP",
             Self::ExplainWork { .. } => "EXPLAIN WORK",
-            Self::AlterSystem { .. } => "ALTER SYSTEM",
+            Self::AlterSystem { .. } | Self::Filter(_) => "ALTER SYSTEM",
             Self::AlterSession(_) => "ALTER SESSION",
             Self::CreateUser { .. } => "CREATE ROLE",
             Self::AlterUser { .. } => "ALTER ROLE",

@@ -512,7 +512,7 @@ fn errors_point_at_their_place() {
         ("ALTER SYSTEM SET <memory_target = 5", "no parameter \"memory_target\""),
         ("ALTER SYSTEM SET <\"_asm_x\" = true", "no parameter \"_asm_x\""),
         ("ALTER SYSTEM SET <= 5", "expected asm_diskstring"),
-        ("ALTER SYSTEM <KILL SESSION '1,2'", "expected SET or RESET"),
+        ("ALTER SYSTEM <KILL SESSION '1,2'", "expected SET, RESET or FILTER"),
         ("ALTER SYSTEM RESET <memory_target", "no parameter \"memory_target\""),
         ("ALTER SYSTEM SET asm_power_limit = <high", "a number from 0 to 1024"),
         ("ALTER SYSTEM SET asm_power_limit = 4 SID = <'other'", "no instance 'other'"),

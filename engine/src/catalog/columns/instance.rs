@@ -25,6 +25,9 @@ pub(super) const VIEWS: &[View] = &[
     view("v$process", PROCESS),
     view("v$diag_info", DIAG_INFO),
     view("v$license", LICENSE),
+    view("v$asm_filter", FILTER),
+    view("v$asm_filter_disk", FILTER_DISK),
+    view("v$asm_filter_refusal", FILTER_REFUSAL),
     view("v$option", OPTION),
     view("v$nls_parameters", NLS_PARAMETERS),
     view("v$fixed_table", FIXED_TABLE),
@@ -94,6 +97,59 @@ const LICENSE: &[Column] = &[
     column("cpu_core_count_highwater", Integer, Instance, "NULL"),
     column("cpu_socket_count_highwater", Integer, Instance, "NULL"),
     column("con_id", Integer, Instance, "0"),
+];
+
+const FILTER: &[Column] = &[
+    column("state", Text, Instance, "`LOADED` or `NOT LOADED`"),
+    column("filtering", Text, Instance, "`ENABLED`: members are protected; else `DISABLED`"),
+    column("reason", Text, Instance, "why it is not loaded although it shall be; else NULL"),
+    column("refused", Integer, Instance, "opens for writing that were refused since it was loaded"),
+];
+
+const FILTER_DISK: &[Column] = &[
+    column(
+        "group_name",
+        Text,
+        Instance,
+        "the disk group; NULL if discovery does not show the disk",
+    ),
+    column("name", Text, Instance, "the disk; NULL if discovery does not show it"),
+    column("path", Text, Instance, "its device"),
+    column(
+        "filtering",
+        Text,
+        Instance,
+        "`ENABLED`: only its engine can open it for writing; `WRITERS`: so, but `writers` have it open from before; `DISABLED`; `NOT A DEVICE`: a file, which no filter protects",
+    ),
+    column("refused", Integer, Instance, "opens that were refused since it was protected"),
+    column(
+        "nodes",
+        Text,
+        Instance,
+        "the device nodes that are protected with it: its partitions or its disk, paths, generic nodes",
+    ),
+    column(
+        "writers",
+        Text,
+        Instance,
+        "programs that had it open for writing before, and still have",
+    ),
+];
+
+const FILTER_REFUSAL: &[Column] = &[
+    column("refusal", Integer, Instance, "counts from 1 since the filter was loaded"),
+    column("time", Time, Instance, "when"),
+    column("pid", Integer, Instance, "the process; NULL on kernels before 6.10"),
+    column(
+        "program",
+        Text,
+        Instance,
+        "its program, 15 letters at most; NULL on kernels before 6.10",
+    ),
+    column("username", Text, Instance, "its user"),
+    column("path", Text, Instance, "the device node, by the kernel's name"),
+    column("group_name", Text, Instance, "the disk group whose member it is"),
+    column("name", Text, Instance, "the disk"),
 ];
 
 const OPTION: &[Column] = &[

@@ -33,15 +33,15 @@ fn version() -> String {
     numbers.join(".")
 }
 
-fn text(text: impl ToString) -> Value {
+pub(super) fn text(text: impl ToString) -> Value {
     Value::Text(text.to_string())
 }
 
-fn maybe(text: Option<impl ToString>) -> Value {
+pub(super) fn maybe(text: Option<impl ToString>) -> Value {
     text.map_or(Value::Null, |text| Value::Text(text.to_string()))
 }
 
-fn number(number: impl TryInto<i64>) -> Value {
+pub(super) fn number(number: impl TryInto<i64>) -> Value {
     Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
@@ -165,6 +165,9 @@ impl Context {
                 .collect(),
             "v$process" => self.of_processes(),
             "v$diag_info" => self.of_diagnosis(),
+            "v$asm_filter" => vec![self.of_filter()],
+            "v$asm_filter_disk" => self.of_filter_disks(),
+            "v$asm_filter_refusal" => self.of_filter_refusals(),
             "v$license" => vec![self.of_license()],
             "v$option" => of_options(),
             "v$nls_parameters" => self.of_languages(),

@@ -1,9 +1,9 @@
-//! `ALTER SYSTEM SET`, `ALTER SYSTEM RESET` and `ALTER SESSION`.
+//! `ALTER SYSTEM SET`, `RESET` and `FILTER`, and `ALTER SESSION`.
 
 use super::{Parser, Result};
 use crate::{
     sql::{
-        statement::{At, Statement, SystemParameter},
+        statement::{At, FilterChange, Statement, SystemParameter},
         tokens::Kind,
     },
     sql_error::{SqlError, state},
@@ -18,13 +18,16 @@ impl Parser<'_> {
         if let Some(refusal) = self.refuse_of_system() {
             return Err(refusal);
         }
+        if self.take("FILTER") {
+            return self.filter().map(Statement::Filter);
+        }
         if self.take("RESET") {
             let parameter = self.system_parameter()?;
             let comment = self.system_options()?;
             return Ok(Statement::AlterSystem { parameter, value: None, comment });
         }
         if !self.take("SET") {
-            return Err(self.expected("SET or RESET"));
+            return Err(self.expected("SET, RESET or FILTER"));
         }
         let parameter = self.system_parameter()?;
         if !self.take_symbol("=") && !self.take("TO") {
@@ -33,6 +36,23 @@ impl Parser<'_> {
         let value = Some(self.system_value(parameter.value)?);
         let comment = self.system_options()?;
         Ok(Statement::AlterSystem { parameter, value, comment })
+    }
+
+    /// `{LOAD | UNLOAD | {ENABLE | DISABLE} [DISK 'path']}`
+    fn filter(&mut self) -> Result<FilterChange> {
+        if self.take("LOAD") {
+            return Ok(FilterChange::Load);
+        }
+        if self.take("UNLOAD") {
+            return Ok(FilterChange::Unload);
+        }
+        let enable = self.take("ENABLE");
+        if !enable && !self.take("DISABLE") {
+            return Err(self.expected("LOAD, UNLOAD, ENABLE or DISABLE"));
+        }
+        let has_disk = self.take("DISK");
+        let disk = has_disk.then(|| self.string("the path of a disk, in single quotes"));
+        Ok(FilterChange::Set { enable, disk: disk.transpose()? })
     }
 
     fn system_parameter(&mut self) -> Result<At<SystemParameter>> {

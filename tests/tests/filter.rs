@@ -1,0 +1,284 @@
+//! The write filter: programs other than the engine cannot open a member for writing.
+//!
+//! Each test has a bpf file system of its own, so a filter of its own beside any others.
+
+use plinth_tests::{Instance, MIB, binary, shell, wait_for};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// A bpf file system of its own. Without its mount, everything that is pinned in it is gone.
+struct Pins(tempfile::TempDir);
+
+impl Pins {
+    fn new() -> Self {
+        plinth_tests::need_root();
+        let place = tempfile::tempdir().expect("a directory");
+        shell(&format!("mount -t bpf bpf {}", place.path().display())).ok();
+        Self(place)
+    }
+
+    fn instance(&self) -> Instance {
+        let place = self.0.path().to_str().expect("UTF-8");
+        Instance::of(binary(), &[("PLINTH_FILTER_DIR", place)])
+    }
+
+    /// The kernel's own files are there always.
+    fn are_gone(&self) -> bool {
+        let entries = fs::read_dir(self.0.path()).expect("it can be read").flatten();
+        entries.filter(|entry| entry.path().extension().is_none_or(|end| end != "debug")).count()
+            == 0
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = shell(&format!("umount -l {}", self.0.path().display())).finish();
+    }
+}
+
+/// A group of two loop devices, their paths, and the files under them.
+fn group(instance: &mut Instance) -> [PathBuf; 2] {
+    let disks = ["f0d0", "f1d0"].map(|disk| instance.add_loop_disk(disk, 256 * MIB, 512));
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    disks.map(|disk| fs::canonicalize(disk).expect("a device"))
+}
+
+fn contents(device: &Path) -> String {
+    shell(&format!("sha256sum < {}", device.display())).ok()
+}
+
+fn filtering(instance: &Instance, name: &str) -> String {
+    instance.text(&format!("SELECT filtering FROM v$asm_filter_disk WHERE name = '{name}'"))
+}
+
+/// Commands that write a device in the place of `DEV`.
+const WRITERS: [&str; 9] = [
+    "dd if=/dev/zero of=DEV bs=4096 count=1 conv=notrunc",
+    "mkfs.ext4 -q -F DEV",
+    "wipefs -a -f DEV",
+    "blkdiscard -f DEV",
+    "echo 'label: gpt' | sfdisk -q --force DEV",
+    "parted -s DEV mklabel gpt",
+    "qemu-io -f raw -c 'write 0 4096' DEV",
+    "fio --name=w --filename=DEV --rw=write --ioengine=io_uring --size=4096 --bs=4096",
+    "rm -f NODE && mknod NODE b $(stat -c '0x%t 0x%T' DEV) && dd if=/dev/zero of=NODE bs=4096 count=1",
+];
+
+#[test]
+fn no_other_program_can_write_a_member() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let [first, second] = group(&mut instance);
+    let refused = instance.plinth(["afd_state"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("ASMCMD-9520: AFD is not Loaded"), "{refused:?}");
+    instance.plinth(["afd_configure"]).ok();
+    let state = instance.plinth(["afd_state"]).ok();
+    let host = shell("uname -n").ok();
+    assert_eq!(
+        state.trim(),
+        format!(
+            "ASMCMD-9526: The AFD state is 'LOADED' and filtering is 'ENABLED' on host '{}'",
+            host.trim()
+        )
+    );
+    assert_eq!(
+        [filtering(&instance, "DATA_0000"), filtering(&instance, "DATA_0001")],
+        ["ENABLED"; 2]
+    );
+
+    // The engine goes on, and another one begins.
+    let mount = instance.mount("DATA");
+    fs::write(mount.join("file"), vec![7; 1 << 20]).expect("write");
+    instance.kill_engine("DATA");
+    assert_eq!(fs::read(mount.join("file")).expect("read"), vec![7; 1 << 20]);
+    instance.unmount(&mount);
+    // Nothing changes the disks of a group that is not mounted: they are members all the same.
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let before = [contents(&first), contents(&second)];
+    let node = instance.path("node");
+    for (command, number) in WRITERS.iter().zip(1..) {
+        let device = if number % 2 == 0 { &first } else { &second };
+        let command = command
+            .replace("DEV", &device.display().to_string())
+            .replace("NODE", &node.display().to_string());
+        let ended = shell(&command).finish();
+        let said = format!("{}{}", ended.out, ended.err).to_lowercase();
+        assert_ne!(ended.code, Some(0), "{command}: {said}");
+        assert!(
+            said.contains("not permitted") || said.contains("permission denied"),
+            "{command}: {said}"
+        );
+    }
+    shell(&format!("dd if={} of=/dev/null bs=1M", first.display())).ok();
+    assert_eq!([contents(&first), contents(&second)], before);
+
+    let refusals = instance.query(
+        "SELECT pid, username, group_name, name FROM v$asm_filter_refusal WHERE program = 'dd' ORDER BY refusal",
+    );
+    assert_eq!(refusals.len(), 2, "{refusals:?}");
+    assert!(refusals[0]["pid"].as_i64().is_some_and(|pid| pid > 1), "{refusals:?}");
+    assert_eq!(
+        ["username", "group_name", "name"].map(|column| refusals[0][column].as_str()),
+        [Some("root"), Some("DATA"), Some("DATA_0001")]
+    );
+    let pid = refusals[0]["pid"].to_string();
+    wait_for("the alert log", || {
+        let line = format!("refused to open for writing: process {pid} (dd), user root");
+        instance.alert_log().contains(&line)
+    });
+    let counted = instance.number("SELECT refused FROM v$asm_filter");
+    assert!(counted >= WRITERS.len() as f64, "{counted}");
+
+    // No process of ours is needed for it.
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    let engine = instance.engine("DATA").expect("an engine");
+    instance.kill_instance();
+    let pid = rustix::process::Pid::from_raw(engine).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    wait_for("the engine's end", || !Path::new(&format!("/proc/{engine}/cmdline")).exists());
+    let zeros = format!("dd if=/dev/zero of={} bs=4096 count=1 conv=notrunc", first.display());
+    assert_ne!(shell(&zeros).finish().code, Some(0));
+    instance.start();
+    instance.wait_until_whole("DATA");
+    assert_ne!(shell(&zeros).finish().code, Some(0));
+
+    instance.plinth(["afd_deconfigure"]).ok();
+    assert!(pins.are_gone());
+    assert_eq!(filtering(&instance, "DATA_0000"), "DISABLED");
+    shell(&format!("dd if=/dev/null of={} conv=notrunc", first.display())).ok();
+}
+
+/// A program that holds a device open for writing.
+struct Holder(Child);
+
+impl Holder {
+    fn of(device: &Path) -> Self {
+        let script = format!("exec 3<>{}; exec sleep 1000", device.display());
+        let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn();
+        Self(child.expect("started"))
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_program_that_had_a_member_open_is_named() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let [first, _] = group(&mut instance);
+    let holder = Holder::of(&first);
+    let pid = holder.0.id();
+    wait_for("the program", || {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+    });
+    let configured = instance.plinth(["afd_configure"]);
+    assert_eq!(configured.code, Some(0));
+    let named = format!("process {pid} (sleep)");
+    assert!(configured.err.contains(&named), "{configured:?}");
+    assert_eq!(
+        [filtering(&instance, "DATA_0000"), filtering(&instance, "DATA_0001")],
+        ["WRITERS", "ENABLED"]
+    );
+    let writers = instance.text("SELECT writers FROM v$asm_filter_disk WHERE name = 'DATA_0000'");
+    assert!(writers.contains(&named), "{writers}");
+    assert!(instance.alert_log().contains("is NOT protected yet"), "{}", instance.alert_log());
+    drop(holder);
+    wait_for("protection", || {
+        instance.sql("ALTER SYSTEM FILTER ENABLE");
+        filtering(&instance, "DATA_0000") == "ENABLED"
+    });
+}
+
+#[test]
+fn disks_are_protected_as_long_as_they_are_members() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let [first, second] = group(&mut instance);
+    instance.sql("ALTER SYSTEM FILTER LOAD");
+    let writes = |device: &Path| {
+        shell(&format!("dd if=/dev/null of={} conv=notrunc", device.display())).finish().code
+            == Some(0)
+    };
+    assert!(!writes(&first) && !writes(&second));
+    let path = first.to_str().expect("UTF-8");
+    instance.plinth(["afd_filter", "-d", path]).ok();
+    assert!(writes(&first) && !writes(&second));
+    instance.plinth(["afd_filter", "-e", path]).ok();
+    assert!(!writes(&first));
+    instance.plinth(["afd_filter", "-d"]).ok();
+    assert!(writes(&first) && writes(&second));
+    instance.plinth(["afd_filter", "-e"]).ok();
+    assert!(!writes(&first) && !writes(&second));
+    let refusal = instance.plinth(["afd_filter", "-e", "/dev/null"]);
+    assert_eq!(refusal.code, Some(1));
+    assert!(refusal.err.contains("/dev/null is no member"), "{refusal:?}");
+
+    // One that comes is protected when the statement has ended, and one that goes is released.
+    let third = fs::canonicalize(instance.add_loop_disk("f2d0", 256 * MIB, 512)).expect("a device");
+    assert!(writes(&third));
+    instance.sql(&format!(
+        "ALTER DISKGROUP data ADD DISK '{}' REBALANCE WAIT",
+        instance.disk("f2d0").display()
+    ));
+    assert!(!writes(&third));
+    instance.sql("ALTER DISKGROUP data DROP DISK data_0000 REBALANCE WAIT");
+    assert!(writes(&first) && !writes(&second));
+    instance.sql("DROP DISKGROUP data INCLUDING CONTENTS");
+    assert!(writes(&second) && writes(&third));
+    assert_eq!(instance.number("SELECT count(*) FROM v$asm_filter_disk"), 0.0);
+}
+
+/// A member that is a partition: its disk cannot be written as a whole, its neighbour can.
+#[test]
+fn a_partition_is_protected_with_its_disk() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let whole =
+        fs::canonicalize(instance.add_loop_disk("whole", 600 * MIB, 512)).expect("a device");
+    let disk = whole.display();
+    shell(&format!("printf 'label: gpt\\nsize=256M\\nsize=256M\\n' | sfdisk -q {disk} && losetup -c {disk} && partx -u {disk}")).ok();
+    let partition = |number: u32| PathBuf::from(format!("{disk}p{number}"));
+    fs::remove_file(instance.disk("whole")).expect("its name");
+    std::os::unix::fs::symlink(partition(1), instance.disk("f0d0")).expect("a name");
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
+    instance.sql("ALTER SYSTEM FILTER LOAD");
+    let writes = |device: &Path| {
+        shell(&format!("dd if=/dev/null of={} conv=notrunc", device.display())).finish().code
+            == Some(0)
+    };
+    assert!(!writes(&partition(1)) && !writes(&whole));
+    assert!(writes(&partition(2)));
+    let nodes = instance.text("SELECT nodes FROM v$asm_filter_disk");
+    assert_eq!(nodes, format!("{}, {disk}", partition(1).display()));
+    instance.sql("DROP DISKGROUP data INCLUDING CONTENTS");
+    assert!(writes(&whole));
+}
+
+/// A device number that another medium has meanwhile is not protected.
+#[test]
+fn another_medium_is_no_member() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let [first, _] = group(&mut instance);
+    instance.sql("ALTER SYSTEM FILTER LOAD");
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let empty = instance.path("empty");
+    fs::File::create(&empty).and_then(|file| file.set_len(256 << 20)).expect("a file");
+    let device = first.display();
+    shell(&format!("losetup -d {device}")).ok();
+    // It opens the device for writing. Another test may have the number for a while.
+    wait_for("the number to be another device's", || {
+        shell(&format!("losetup {device} {}", empty.display())).finish().code == Some(0)
+    });
+    shell(&format!("dd if=/dev/null of={device} conv=notrunc")).ok();
+    assert!(instance.alert_log().contains("the device is gone"), "{}", instance.alert_log());
+}
