@@ -341,7 +341,7 @@ impl Stock {
             text.matches('\'').count().is_multiple_of(2)
                 && !text.contains("q'")
                 && !text.contains(';')
-                // A blank line ends a statement.
+                // A blank line ends a statement, one before its ; too.
                 && text.lines().all(|line| !line.trim().is_empty())
         };
         for script in corpus::scripts() {
@@ -364,7 +364,7 @@ impl Stock {
                             && (text.to_uppercase().starts_with("SELECT")
                                 || text.to_uppercase().starts_with("WITH")) =>
                     {
-                        queries.push(text);
+                        queries.push(text.trim_end().to_owned());
                     }
                     _ => {}
                 }

@@ -131,7 +131,8 @@ pub(super) fn claim(medium: Medium) -> Option<Claim> {
     Filter::loaded().ok().flatten()?.claim(Node::block(major, minor))
 }
 
-/// Where the filter and its maps have their names.
+/// Where the filter and its maps have their names; with `PLINTH_FILTER_DIR` elsewhere, in another
+/// bpf file system, beside the host's own.
 fn directory() -> PathBuf {
     let root = std::env::var_os("PLINTH_FILTER_DIR").map(PathBuf::from);
     let root = root.unwrap_or_else(|| Path::new(BPF_FILE_SYSTEM).join("plinth"));
@@ -191,6 +192,14 @@ impl Filter {
                     .map_err(fails("the filter cannot be attached to the root cgroup", AS_ROOT))?;
                 bpf::pin(attached.as_fd(), &link)
                     .map_err(fails(&link.display().to_string(), AS_ROOT))?;
+            }
+        }
+        // A filter of another version would refuse the claims that are noted in this one.
+        let beside = directory.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+        for other in beside.map(|entry| entry.path()).filter(|path| path != directory) {
+            if other.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"filter-"))
+            {
+                Self::unload_at(&other).map_err(fails("another version's filter", AS_ROOT))?;
             }
         }
         Ok(Self { maps })
@@ -410,7 +419,8 @@ fn root_cgroup() -> Result<rustix::fd::OwnedFd, NotLoaded> {
             open(path)
         }
         None => {
-            let place = std::env::temp_dir().join(format!("plinth-cgroup-{}", std::process::id()));
+            let name = format!("plinth-cgroup-{}-{}", std::process::id(), since_start().as_nanos());
+            let place = std::env::temp_dir().join(name);
             fs::create_dir_all(&place).map_err(|error| not(error.to_string()))?;
             let mounted =
                 rustix::mount::mount("cgroup2", &place, "cgroup2", MountFlags::empty(), None);
@@ -481,7 +491,7 @@ mod tests {
     impl Own {
         fn new(name: &str) -> Self {
             let name = format!("plinth-{name}-{}", std::process::id());
-            Self(Path::new(BPF_FILE_SYSTEM).join(name))
+            Self(Path::new(BPF_FILE_SYSTEM).join(name).join("filter-1"))
         }
     }
 
@@ -568,18 +578,28 @@ mod tests {
         assert_eq!(writes(&disk.path).err(), Some(ErrorKind::PermissionDenied));
     }
 
-    /// A cgroup below the root, with one process in it at a time.
-    struct Cgroup(PathBuf);
+    /// A cgroup below the root, with one process in it at a time; and the hierarchy, if it had to
+    /// be mounted for it.
+    struct Cgroup(PathBuf, Option<tempfile::TempDir>);
 
     impl Cgroup {
         fn new() -> Self {
-            let mut at = HIERARCHIES.iter().map(Path::new).filter(|path| {
+            let is_hierarchy = |path: &&Path| {
                 rustix::fs::statfs(*path).is_ok_and(|about| about.f_type as u64 == CGROUP2_MAGIC)
-            });
-            let at = at.next().expect("a mounted cgroup 2 hierarchy");
-            let name = format!("plinth-test-{}", std::process::id());
-            fs::create_dir_all(at.join(&name)).expect("a cgroup");
-            Self(at.join(name))
+            };
+            let own = || {
+                let place = tempfile::tempdir().expect("a directory");
+                let flags = MountFlags::empty();
+                rustix::mount::mount("cgroup2", place.path(), "cgroup2", flags, None)
+                    .expect("a cgroup 2 hierarchy");
+                place
+            };
+            let found = HIERARCHIES.iter().map(Path::new).find(is_hierarchy);
+            let mounted = found.is_none().then(own);
+            let root = found.or(mounted.as_ref().map(tempfile::TempDir::path)).expect("a place");
+            let cgroup = root.join(format!("plinth-test-{}", std::process::id()));
+            fs::create_dir_all(&cgroup).expect("a cgroup");
+            Self(cgroup, mounted)
         }
 
         /// Whether a process in the cgroup can open the file so.
@@ -594,6 +614,9 @@ mod tests {
     impl Drop for Cgroup {
         fn drop(&mut self) {
             let _ = fs::remove_dir(&self.0);
+            if let Some(mounted) = &self.1 {
+                let _ = rustix::mount::unmount(mounted.path(), rustix::mount::UnmountFlags::DETACH);
+            }
         }
     }
 
@@ -663,6 +686,11 @@ mod tests {
         assert_eq!(writes(&disk.path).err(), Some(ErrorKind::PermissionDenied));
         assert_eq!(filter.members().expect("members").len(), 1);
         drop(filter);
+        let newer = own.0.with_file_name("filter-2");
+        Filter::load_at(&newer).expect("another version's");
+        assert!(!own.0.exists());
+        writes(&disk.path).expect("it has no members");
+        Filter::unload_at(&newer).expect("taken away");
         Filter::unload_at(&own.0).expect("taken away");
         assert!(Filter::loaded_at(&own.0).expect("it tells").is_none());
         writes(&disk.path).expect("there is no filter");

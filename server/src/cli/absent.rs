@@ -1,11 +1,16 @@
 //! Commands of `asmcmd` that the shell does not have, each with what is used instead. They are
 //! refused like every unknown command, with that as the hint.
 
+const NO_LABELS: &str = "disks have no labels: ALTER DISKGROUP ... RENAME DISK of sql gives names";
+
 /// A name, or with a `*` at its end the beginning of names; and the remedy.
 const ABSENT: &[(&str, &str)] = &[
-    ("afd_refresh", "labels are read at each discovery: afd_scan says what is wrong with them"),
-    ("afd_lslib", "there is no library to load: labels are part of Plinth"),
-    ("afd_log*", "labels are logged in the alert log, always"),
+    ("afd_l*", NO_LABELS),
+    ("afd_unlabel", NO_LABELS),
+    ("afd_scan", NO_LABELS),
+    ("afd_refresh", NO_LABELS),
+    ("afd_ds*", NO_LABELS),
+    ("afd_di", "devices' own checksums are not asked: each block has one of Plinth's"),
     ("amdu_extract", "plinth check and plinth dump read disks of a group that is not mounted"),
     ("startup", "plinth serve starts the instance, or systemctl start plinth"),
     ("shutdown", "plinth shutdown, outside of the shell, ends the engines and the instance"),
@@ -38,7 +43,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("rmqg", "there are no quotas"),
     ("lsqg", "there are no quotas"),
     ("setsparseparent", "there are no sparse disk groups"),
-    ("stamp", "disks have no labels: ALTER DISKGROUP ... RENAME DISK of sql gives names"),
+    ("stamp", NO_LABELS),
     ("stamplist", "disks have no labels: lsdsk -k lists their names"),
     ("mapblk", "mapextent says where an extent is"),
 ];
