@@ -50,6 +50,12 @@ fn contents(device: &Path) -> String {
     shell(&format!("sha256sum < {}", device.display())).ok()
 }
 
+/// Whether `dd` can open a device for writing; it writes nothing.
+fn writes(device: &Path) -> bool {
+    let command = format!("dd if=/dev/null of={} conv=notrunc", device.display());
+    shell(&command).finish().code == Some(0)
+}
+
 fn filtering(instance: &Instance, name: &str) -> String {
     instance.text(&format!("SELECT filtering FROM v$asm_filter_disk WHERE name = '{name}'"))
 }
@@ -149,7 +155,7 @@ fn no_other_program_can_write_a_member() {
     instance.plinth(["afd_deconfigure"]).ok();
     assert!(pins.are_gone());
     assert_eq!(filtering(&instance, "DATA_0000"), "DISABLED");
-    shell(&format!("dd if=/dev/null of={} conv=notrunc", first.display())).ok();
+    assert!(writes(&first));
 }
 
 /// A program that holds a device open for writing.
@@ -191,6 +197,10 @@ fn a_program_that_had_a_member_open_is_named() {
     let writers = instance.text("SELECT writers FROM v$asm_filter_disk WHERE name = 'DATA_0000'");
     assert!(writers.contains(&named), "{writers}");
     assert!(instance.alert_log().contains("is NOT protected yet"), "{}", instance.alert_log());
+    // The next instance finds it again.
+    instance.kill_instance();
+    instance.start();
+    wait_for("the next instance's look", || filtering(&instance, "DATA_0000") == "WRITERS");
     drop(holder);
     wait_for("protection", || {
         instance.sql("ALTER SYSTEM FILTER ENABLE");
@@ -204,10 +214,6 @@ fn disks_are_protected_as_long_as_they_are_members() {
     let mut instance = pins.instance();
     let [first, second] = group(&mut instance);
     instance.sql("ALTER SYSTEM FILTER LOAD");
-    let writes = |device: &Path| {
-        shell(&format!("dd if=/dev/null of={} conv=notrunc", device.display())).finish().code
-            == Some(0)
-    };
     assert!(!writes(&first) && !writes(&second));
     let path = first.to_str().expect("UTF-8");
     instance.plinth(["afd_filter", "-d", path]).ok();
@@ -251,10 +257,6 @@ fn a_partition_is_protected_with_its_disk() {
     std::os::unix::fs::symlink(partition(1), instance.disk("f0d0")).expect("a name");
     instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
     instance.sql("ALTER SYSTEM FILTER LOAD");
-    let writes = |device: &Path| {
-        shell(&format!("dd if=/dev/null of={} conv=notrunc", device.display())).finish().code
-            == Some(0)
-    };
     assert!(!writes(&partition(1)) && !writes(&whole));
     assert!(writes(&partition(2)));
     let nodes = instance.text("SELECT nodes FROM v$asm_filter_disk");
@@ -279,6 +281,6 @@ fn another_medium_is_no_member() {
     wait_for("the number to be another device's", || {
         shell(&format!("losetup {device} {}", empty.display())).finish().code == Some(0)
     });
-    shell(&format!("dd if=/dev/null of={device} conv=notrunc")).ok();
+    assert!(writes(&first));
     assert!(instance.alert_log().contains("the device is gone"), "{}", instance.alert_log());
 }

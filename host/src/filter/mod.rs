@@ -263,13 +263,6 @@ impl Filter {
         Ok(nodes)
     }
 
-    /// The programs that have a node of a protected member open for writing, without the processes
-    /// in `but`.
-    #[must_use]
-    pub fn writers(&self, member: &Member, but: &BTreeSet<u32>) -> Vec<Writer> {
-        writers::of(&member.nodes, but)
-    }
-
     fn claim(self, node: Node) -> Option<Claim> {
         self.maps.members.get(&key(node, 0)).ok().flatten()?;
         let keys = [std::process::id(), 0].map(|process| key(node, process));
@@ -509,13 +502,12 @@ mod tests {
         (file, disk.expect("loop devices, as root"))
     }
 
-    fn writes(path: &str) -> Result<fs::File, ErrorKind> {
-        OpenOptions::new().write(true).open(path).map_err(|error| error.kind())
+    fn node(disk: &Loop) -> Node {
+        Node::at(&disk.path).expect("the device")
     }
 
-    fn node_at(path: &str) -> Node {
-        let device = fs::metadata(path).expect("the device").rdev();
-        Node::block(rustix::fs::major(device), rustix::fs::minor(device))
+    fn writes(path: &str) -> Result<fs::File, ErrorKind> {
+        OpenOptions::new().write(true).open(path).map_err(|error| error.kind())
     }
 
     #[test]
@@ -524,7 +516,7 @@ mod tests {
         let (_file, disk) = device();
         let (_other_file, other) = device();
         let filter = Filter::load_at(&own.0).expect("a filter");
-        let node = node_at(&disk.path);
+        let node = node(&disk);
         // A child that another test starts may have our descriptors for a moment.
         let has_own = || {
             let writers = filter.protect(node, &BTreeSet::new()).expect("protected");
@@ -563,7 +555,7 @@ mod tests {
     fn without_processes_a_claim_is_for_all() {
         let own = Own::new("older");
         let (_file, disk) = device();
-        let node = node_at(&disk.path);
+        let node = node(&disk);
         let filter = Filter::load_at(&own.0).expect("a filter");
         let program = filter.maps.load_that(false).expect("a program");
         let link = bpf::pinned(&own.0.join(LINK_PIN)).expect("a link");
@@ -627,7 +619,7 @@ mod tests {
         let own = Own::new("beside");
         let (_file, disk) = device();
         let (_other_file, other) = device();
-        let (node, other_node) = (node_at(&disk.path), node_at(&other.path));
+        let (node, other_node) = (node(&disk), node(&other));
         // A service's policy: no writing of the other device.
         let policy_maps = Own::new("policy");
         fs::create_dir_all(&policy_maps.0).expect("a directory");
@@ -663,7 +655,7 @@ mod tests {
         let own = Own::new("gone");
         let (_file, disk) = device();
         let filter = Filter::load_at(&own.0).expect("a filter");
-        let node = node_at(&disk.path);
+        let node = node(&disk);
         filter.protect(node, &BTreeSet::new()).expect("protected");
         assert_eq!(filter.forget_gone().expect("it tells"), []);
         let mut value =
@@ -678,7 +670,7 @@ mod tests {
     fn a_filter_is_replaced_in_place_and_taken_away() {
         let own = Own::new("replace");
         let (_file, disk) = device();
-        let node = node_at(&disk.path);
+        let node = node(&disk);
         let filter = Filter::load_at(&own.0).expect("a filter");
         filter.protect(node, &BTreeSet::new()).expect("protected");
         drop(filter);

@@ -7,6 +7,7 @@
 //! of LVM belongs to all of its logical volumes.
 
 use super::program::{BLOCK, CHARACTER};
+use crate::disk::{self, Medium};
 use std::{
     collections::BTreeSet,
     fs,
@@ -27,6 +28,15 @@ impl Node {
     #[must_use]
     pub fn block(major: u32, minor: u32) -> Self {
         Self { major, minor, is_character: false }
+    }
+
+    /// The block device that a path leads to, if it leads to one.
+    #[must_use]
+    pub fn at(path: &str) -> Option<Self> {
+        match disk::medium_of(path) {
+            Ok(Medium::Block { major, minor }) => Some(Self::block(major, minor)),
+            Ok(Medium::File { .. }) | Err(_) => None,
+        }
     }
 
     pub(super) fn kind(self) -> u32 {

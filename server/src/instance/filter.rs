@@ -7,9 +7,10 @@
 //!    ^--------------- FILTER UNLOAD ----------------+-------------------------------------+
 //! ```
 //!
-//! Members are looked for after each statement that changes something, when the kernel says that a
-//! block device came or went, and every [`BETWEEN_LOOKS`]. A disk that is not a member any more is
-//! released then. One that discovery does not show stays protected, as long as its device is there.
+//! Members are looked for after each statement that makes or drops some, when the kernel says that
+//! a block device came or went, and every [`BETWEEN_LOOKS`]. A disk that is not a member any more
+//! is released then. One that discovery does not show stays protected, as long as its device is
+//! there.
 //!
 //! The operator's wish is in `instance.json`, so that the next instance, or the one after a restart
 //! of the host, loads the filter again. Where that fails, the alert log and `v$asm_filter` say why;
@@ -29,7 +30,6 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    os::unix::fs::{FileTypeExt, MetadataExt},
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -84,12 +84,35 @@ pub struct Report {
     pub refused: u64,
 }
 
+/// Whether other programs can write a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filtering {
+    Enabled,
+    /// They cannot open it for writing, but some have it open from before.
+    Writers,
+    Disabled,
+    NotADevice,
+}
+
+impl Filtering {
+    /// As SQL shows it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Enabled => "ENABLED",
+            Self::Writers => "WRITERS",
+            Self::Disabled => "DISABLED",
+            Self::NotADevice => "NOT A DEVICE",
+        }
+    }
+}
+
 /// A member, for `v$asm_filter_disk`.
 pub struct ReportedDisk {
     /// Of the group and the disk; NULL of a member that discovery does not show.
     pub names: Option<(String, String)>,
     pub path: String,
-    pub state: &'static str,
+    pub filtering: Filtering,
     pub refused: u64,
     pub nodes: Vec<String>,
     pub writers: Vec<String>,
@@ -134,15 +157,6 @@ fn ours() -> BTreeSet<u32> {
         .collect()
 }
 
-fn node_at(path: &str) -> Option<Node> {
-    let about = fs::metadata(path).ok()?;
-    let numbers = about.rdev();
-    about
-        .file_type()
-        .is_block_device()
-        .then(|| Node::block(rustix::fs::major(numbers), rustix::fs::minor(numbers)))
-}
-
 impl Instance {
     /// Carries out `ALTER SYSTEM FILTER`. Returns notes for the client: disks that are not
     /// protected although that was asked for.
@@ -152,6 +166,7 @@ impl Instance {
     pub fn change_filter(&self, change: &FilterChange) -> Result<Vec<String>> {
         match change {
             FilterChange::Load => {
+                let _one = lock(&self.filter);
                 Filter::load().map_err(|error| not_loaded(&error))?;
                 self.remember(|state| {
                     state.filter.get_or_insert_default().enabled = true;
@@ -194,9 +209,9 @@ impl Instance {
 
     /// The group's id and the disk's name of the member at a path.
     fn member_at(&self, path: &str) -> Result<(String, String)> {
-        let node = node_at(path);
+        let node = Node::at(path);
         let is_it =
-            |disk: &Survey| disk.is_at(path) || node.is_some() && node_at(&disk.path) == node;
+            |disk: &Survey| disk.is_at(path) || node.is_some() && Node::at(&disk.path) == node;
         let found = self.discovery.survey()?.into_iter().find(is_it);
         let names = found.and_then(|disk| Some((disk.group_id?, disk.name?)));
         names.ok_or_else(|| {
@@ -211,8 +226,9 @@ impl Instance {
     /// # Errors
     /// If the filter cannot be loaded or changed; or discovery fails.
     pub fn protect_members(&self) -> Result<Vec<String>> {
-        let Some(wanted) = lock(&self.state).filter.clone() else { return Ok(Vec::new()) };
         let mut known = lock(&self.filter);
+        // Read within the lock: a filter that is being unloaded must not be loaded again.
+        let Some(wanted) = lock(&self.state).filter.clone() else { return Ok(Vec::new()) };
         let filter = self.loaded_filter(&mut known)?;
         for device in filter.forget_gone().map_err(|error| refused(&error))? {
             let text =
@@ -233,7 +249,7 @@ impl Instance {
             self.say(&members, *device, Severity::Note, "can be written by others again");
         }
         for device in members.keys().filter(|device| is_wanted(device)) {
-            self.protect(&filter, &mut known, &members, *device, protected.get(device))
+            self.protect(&filter, &mut known, &members, *device, protected.contains_key(device))
                 .map_err(|error| refused(&error))?;
         }
         let mut open = Vec::new();
@@ -277,35 +293,31 @@ impl Instance {
         known: &mut Known,
         members: &BTreeMap<Node, Seen>,
         device: Node,
-        before: Option<&Member>,
+        is_protected: bool,
     ) -> io::Result<()> {
-        let writers = match before {
-            None => filter.protect(device, &ours())?,
-            Some(member) => {
-                filter.renew(device)?;
-                if !known.writers.contains_key(&device) {
-                    return Ok(());
-                }
-                filter.writers(member, &ours())
-            }
-        };
+        // An earlier instance may have protected it, and its writers may still be there.
+        let is_seen = known.seen.contains_key(&device);
+        if is_protected && is_seen && !known.writers.contains_key(&device) {
+            return filter.renew(device).map(drop);
+        }
+        let writers = filter.protect(device, &ours())?;
+        let before = known.writers.remove(&device);
         if writers.is_empty() {
-            known.writers.remove(&device);
-            self.say(
-                members,
-                device,
-                Severity::Note,
-                "is protected: only its engine can open it for writing",
-            );
-        } else if known.writers.get(&device) != Some(&writers) {
+            if !is_protected || before.is_some() {
+                let text = "is protected: only its engine can open it for writing";
+                self.say(members, device, Severity::Note, text);
+            }
+            return Ok(());
+        }
+        if before.as_ref() != Some(&writers) {
             let names: Vec<String> = writers.iter().map(describe).collect();
             let text = format!(
                 "is NOT protected yet: {} had it open for writing before; no other program can open it so",
                 names.join(", ")
             );
             self.say(members, device, Severity::Alarm, &text);
-            known.writers.insert(device, writers);
         }
+        known.writers.insert(device, writers);
         Ok(())
     }
 
@@ -328,11 +340,12 @@ impl Instance {
         let keep = move || {
             let events = DeviceEvents::new().ok();
             let mut looked: Option<Instant> = None;
+            let mut pause = Duration::ZERO;
             loop {
                 let has_event = match &events {
-                    Some(events) => events.wait(BETWEEN_REPORTS),
+                    Some(events) => events.wait(pause),
                     None => {
-                        thread::sleep(BETWEEN_REPORTS);
+                        thread::sleep(pause);
                         false
                     }
                 };
@@ -340,7 +353,9 @@ impl Instance {
                 if instance.ending.load(Ordering::Acquire) {
                     return;
                 }
-                if lock(&instance.state).filter.is_none() {
+                let is_wanted = lock(&instance.state).filter.is_some();
+                pause = if is_wanted { BETWEEN_REPORTS } else { BETWEEN_LOOKS };
+                if !is_wanted {
                     continue;
                 }
                 if has_event || looked.is_none_or(|when| when.elapsed() >= BETWEEN_LOOKS) {
@@ -419,11 +434,12 @@ impl Instance {
             disks.push(reported(device, device.name(), None, Some(member), &known));
         }
         let is_member = |disk: &&Survey| disk.header == HeaderStatus::Member;
-        for disk in surveyed.iter().filter(is_member).filter(|disk| node_at(&disk.path).is_none()) {
+        for disk in surveyed.iter().filter(is_member).filter(|disk| Node::at(&disk.path).is_none())
+        {
             disks.push(ReportedDisk {
                 names: disk.group.clone().zip(disk.name.clone()),
                 path: disk.path.clone(),
-                state: "NOT A DEVICE",
+                filtering: Filtering::NotADevice,
                 refused: 0,
                 nodes: Vec::new(),
                 writers: Vec::new(),
@@ -467,23 +483,23 @@ fn reported(
 ) -> ReportedDisk {
     let writers: Vec<String> =
         known.writers.get(&device).into_iter().flatten().map(describe).collect();
-    let state = match &member {
-        None => "DISABLED",
-        Some(_) if !writers.is_empty() => "WRITERS",
-        Some(_) => "ENABLED",
+    let filtering = match &member {
+        None => Filtering::Disabled,
+        Some(_) if !writers.is_empty() => Filtering::Writers,
+        Some(_) => Filtering::Enabled,
     };
     let nodes = member
         .as_ref()
         .map_or_else(Vec::new, |member| member.nodes.iter().map(|node| node.name()).collect());
     let refused = member.map_or(0, |member| member.refused);
-    ReportedDisk { names, path, state, refused, nodes, writers }
+    ReportedDisk { names, path, filtering, refused, nodes, writers }
 }
 
 /// The members among the devices that discovery shows, and the devices that are none.
 fn sort(surveyed: &[Survey], wanted: &Wanted) -> (BTreeMap<Node, Seen>, BTreeSet<Node>) {
     let (mut members, mut others) = (BTreeMap::new(), BTreeSet::new());
     for disk in surveyed {
-        let Some(node) = node_at(&disk.path) else { continue };
+        let Some(node) = Node::at(&disk.path) else { continue };
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         match disk.header {
             HeaderStatus::Member | HeaderStatus::Conflict | HeaderStatus::Incompatible => {

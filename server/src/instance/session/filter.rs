@@ -8,15 +8,15 @@ use super::{
 use crate::{
     instance::filter::{ReportedDisk, ReportedRefusal},
     query::Time,
-    sql::statement::{FilterChange, Statement},
+    sql::statement::{Alter, FilterChange, Statement},
     sql_error::SqlError,
     users,
 };
-use plinth_engine::admin::Value;
+use plinth_engine::admin::{Command, Value};
 
 type Row = Vec<(&'static str, Value)>;
 
-/// What ASM calls a list of things in one value.
+/// Several texts in one value; NULL if there are none.
 fn list(of: &[String]) -> Value {
     maybe((!of.is_empty()).then(|| of.join(", ")))
 }
@@ -46,10 +46,21 @@ impl Context {
         Ok(Outcome::Done)
     }
 
-    /// Protects the members that a statement has made. The statement is done, so what fails is a
-    /// warning.
+    /// Protects the members that a statement has made, and releases disks that are none any more.
+    /// The statement is done, so what fails is a warning. Other statements are spared the look at
+    /// all devices.
     pub(super) fn protect_members(&self, statement: &Statement, notices: &mut Vec<Notice>) {
-        if !statement.acts() || matches!(statement, Statement::Filter(_)) {
+        let makes_members = match statement {
+            Statement::CreateGroup { .. }
+            | Statement::DropGroup { .. }
+            | Statement::Mount { .. }
+            | Statement::AlterSystem { .. } => true,
+            Statement::Alter(Alter { command, .. }) => {
+                matches!(command, Command::Exchange { .. } | Command::Replace { .. })
+            }
+            _ => false,
+        };
+        if !makes_members {
             return;
         }
         let open = self.instance.protect_members().unwrap_or_else(|error| vec![error.to_string()]);
@@ -73,7 +84,7 @@ impl Context {
                 ("group_name", maybe(group)),
                 ("name", maybe(name)),
                 ("path", text(disk.path)),
-                ("filtering", text(disk.state)),
+                ("filtering", text(disk.filtering.word())),
                 ("refused", number(disk.refused)),
                 ("nodes", list(&disk.nodes)),
                 ("writers", list(&disk.writers)),
