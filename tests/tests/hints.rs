@@ -299,6 +299,10 @@ const FOLLOWED: &[(&str, &str)] = &[
     ("plinth nbd --stop {meant}", "obstacles_that_a_hint_names_are_removed"),
     ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'", "hints_make_disks_visible"),
     (
+        "ALTER SYSTEM SET asm_diskstring = '{diskstring},{LABEL_PATH}*'",
+        "a_file_gets_a_label_and_a_hint_makes_it_visible, of labels.rs",
+    ),
+    (
         "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first",
         "hints_make_disks_visible",
     ),

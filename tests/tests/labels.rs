@@ -287,6 +287,26 @@ fn a_device_with_a_label_and_a_path_is_one_disk() {
     instance.check("DATA");
 }
 
+/// Regular files get labels, if the scan names them. A statement that names a label which the
+/// discovery string does not show is refused with the statement that makes it visible.
+#[test]
+fn a_file_gets_a_label_and_a_hint_makes_it_visible() {
+    let instance = Instance::new();
+    let file = instance.path("parts").join("file");
+    fs::File::create(&file).and_then(|file| file.set_len(SIZE)).expect("a file");
+    let path = file.to_str().expect("a path").to_owned();
+    instance.plinth(["afd_dsset", &path]).ok();
+    assert_eq!(instance.plinth(["afd_dsget"]).ok(), format!("AFD discovery string: {path}\n"));
+    label(&instance, &["one", &path]).ok();
+    let create = "CREATE DISKGROUP data EXTERNAL REDUNDANCY DISK 'AFD:ONE'";
+    let said = instance.refused(create);
+    let hint = said.lines().find(|line| line.contains("ALTER SYSTEM SET")).expect("a hint");
+    instance.sql(hint.trim());
+    instance.sql(create);
+    assert_eq!(instance.text("SELECT path FROM v$asm_disk"), "AFD:ONE");
+    instance.check("DATA");
+}
+
 /// The rules for udev: by udev's own verifier if it is installed; each line is a list of
 /// comparisons and assignments, and each jump has its label.
 #[test]

@@ -236,6 +236,8 @@ fn a_mount_in_use_is_not_unmounted() {
 /// are not touched.
 #[test]
 fn strange_disks_are_recognised() {
+    /// Of the block of a header.
+    const VERSION: u32 = 2;
     let instance = Instance::new();
     let shape: &[&[u64]] = &[&[256 * MIB], &[256 * MIB], &[256 * MIB]];
     instance.create_group("data", "NORMAL", shape, "");
@@ -272,22 +274,22 @@ fn strange_disks_are_recognised() {
     mounts_without("a header of a later version");
     // One more is too many; the refusal names the visible disks, and why they are no use.
     for place in header_places(&instance.disk("f1d0")) {
-        overwrite(&instance.disk("f1d0"), place + 8, &2_u32.to_le_bytes());
+        overwrite(&instance.disk("f1d0"), place + 8, &(VERSION + 1).to_le_bytes());
     }
     says(
         &instance.refused("ALTER DISKGROUP data MOUNT"),
-        &["DATA_0001", "f1d0", "INCOMPATIBLE", "format version 2"],
+        &["DATA_0001", "f1d0", "INCOMPATIBLE", "format version 3"],
     );
     for place in header_places(&instance.disk("f0d0")) {
-        overwrite(&instance.disk("f0d0"), place + 8, &2_u32.to_le_bytes());
+        overwrite(&instance.disk("f0d0"), place + 8, &(VERSION + 1).to_le_bytes());
     }
     says(
         &instance.refused("ALTER DISKGROUP data MOUNT"),
-        &["DATA", "f0d0", "format version 2", "use a newer"],
+        &["DATA", "f0d0", "format version 3", "use a newer"],
     );
     for name in ["f0d0", "f1d0"] {
         for place in header_places(&instance.disk(name)) {
-            overwrite(&instance.disk(name), place + 8, &1_u32.to_le_bytes());
+            overwrite(&instance.disk(name), place + 8, &VERSION.to_le_bytes());
         }
     }
     restore();

@@ -268,22 +268,25 @@ pub(crate) async fn survey_one(
             Some("its header copies are of several disks, and nothing says which it is".to_owned());
         return (survey, None);
     }
+    let trouble = header_trouble(&**world, &**disk).await;
+    // A device that cannot be read does not count as another program's for that, and is not asked
+    // for a label: one that hangs would be waited for twice.
+    if trouble.is_none() && !can_be_read(&**world, &**disk).await {
+        survey.remark = Some("it cannot be read".to_owned());
+        return (survey, None);
+    }
     let label = in_time(&**world, async { Some(find_label(&**disk).await) }).await.flatten();
     if let Some((record, HEADER_PLACE)) = &label {
         survey.header = HeaderStatus::Provisioned;
         survey.label = Some(record.label.to_string());
         return (survey, None);
     }
-    match header_trouble(&**world, &**disk).await {
+    match trouble {
         Some(error @ FormatError::Version { .. }) => {
             survey.header = HeaderStatus::Incompatible;
             survey.remark = Some(error.to_string());
         }
         Some(error) => survey.remark = Some(format!("its header is damaged: {error}")),
-        // A device that cannot be read does not count as another program's for that.
-        None if !can_be_read(&**world, &**disk).await => {
-            survey.remark = Some("it cannot be read".to_owned())
-        }
         None => match disk.in_use_by() {
             Some(occupant) => {
                 survey.header = HeaderStatus::Foreign;

@@ -24,7 +24,7 @@ use plinth_engine::{
 use plinth_host::{IoChoice, RealWorld, filter};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Give a disk a label: discovery finds it by that, as AFD:LABEL, whatever its device is called.
+/// Give a disk a label, by which it is found.
 #[derive(Debug, Args)]
 pub(super) struct AfdLabel {
     label: String,

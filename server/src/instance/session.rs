@@ -649,7 +649,7 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
             format!("disk {wanted} is not among those that asm_diskstring ('{diskstring}') shows"),
         );
         let hint = if wanted.starts_with(LABEL_PATH) {
-            format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{LABEL_PATH}*' shows labels")
+            format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{LABEL_PATH}*'")
         } else if std::path::Path::new(wanted).exists() {
             format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'")
         } else {

@@ -3,12 +3,12 @@
 use super::{
     Statement, parse,
     parser::parse_size,
-    statement::{Alter, Groups},
+    statement::{Alter, Groups, LabelOrder},
     tokens::Text,
 };
 use plinth_engine::admin::{
-    AccessChange, Command, Conversion, Order, Permission, Phases, Principal, Renaming, Resize,
-    Scope, ScrubOrder, ScrubPower, Selection, VolumeChange, Work,
+    AccessChange, Command, Conversion, LabelPermission, Order, Permission, Phases, Principal,
+    Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection, VolumeChange, Work,
 };
 use plinth_format::Redundancy;
 
@@ -305,6 +305,12 @@ fn system_and_session_are_altered() {
         system("ALTER SYSTEM RESET asm_power_limit SCOPE=SPFILE SID='*'"),
         (SystemParameter::PowerLimit, None, None)
     );
+    assert!(matches!(
+        one("ALTER SYSTEM LABEL SET 'a' TO '/x' MIGRATE RENAME"),
+        Statement::AlterLabel(LabelOrder::Set { label, path, permission })
+            if label.value == "a" && path.value == "/x"
+                && permission == LabelPermission { rename: true, migrate: true, force: false }
+    ));
     let session = |text: &str| match one(text) {
         Statement::AlterSession(settings) => {
             settings.into_iter().map(|(name, value)| (name.value, value.value)).collect::<Vec<_>>()
@@ -513,6 +519,9 @@ fn errors_point_at_their_place() {
         ("ALTER SYSTEM SET <\"_asm_x\" = true", "no parameter \"_asm_x\""),
         ("ALTER SYSTEM SET <= 5", "expected asm_diskstring"),
         ("ALTER SYSTEM <KILL SESSION '1,2'", "expected SET, RESET, LABEL or FILTER"),
+        ("ALTER SYSTEM LABEL <GIVE 'a'", "expected SET, CLEAR or SCAN"),
+        ("ALTER SYSTEM LABEL SET 'a' <IN '/x'", "expected TO"),
+        ("ALTER SYSTEM LABEL CLEAR <a", "a label in single quotes"),
         ("ALTER SYSTEM RESET <memory_target", "no parameter \"memory_target\""),
         ("ALTER SYSTEM SET asm_power_limit = <high", "a number from 0 to 1024"),
         ("ALTER SYSTEM SET asm_power_limit = 4 SID = <'other'", "no instance 'other'"),
