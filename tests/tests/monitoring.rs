@@ -143,7 +143,7 @@ fn parameters_are_shown() {
     let diskstring = instance.text("SHOW asm_diskstring");
     assert_eq!(
         answer(&instance, &["SHOW PARAMETER diskstring"]),
-        format!("asm_diskstring|string|{diskstring}")
+        format!("afd_diskstring|string|\nasm_diskstring|string|{diskstring}")
     );
     let shown = answer(&instance, &["SHOW PARAMETERS"]);
     for line in [
