@@ -23,6 +23,8 @@ mod dump;
 mod extents;
 mod files;
 mod filter;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod groups;
 mod interactive;
 mod iostat;

@@ -201,6 +201,56 @@ impl DumpedDisk {
         Ok(Self { path, about, file, ranges })
     }
 
+    /// A disk with this content.
+    ///
+    /// # Panics
+    /// If the system has no memory for it.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn of_bytes(content: &[u8]) -> Self {
+        Self::check_bytes(&Self::dump_of(content)).expect("a dump")
+    }
+
+    /// A dump of a disk with this content.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn dump_of(content: &[u8]) -> Vec<u8> {
+        let window = usize::try_from(WINDOW).unwrap_or(usize::MAX);
+        let ranges = content.chunks(window).zip((0..).step_by(window));
+        let about = About {
+            path: "/disk".to_owned(),
+            device: "disk".to_owned(),
+            size: content.len() as u64,
+            logical_sector: 512,
+            physical_sector: 4096,
+            ranges: ranges.map(|(part, at)| (at, part.len() as u64, crc32c(part))).collect(),
+        };
+        let end = ending(&about, (MAGIC.len() + content.len()) as u64).unwrap_or_default();
+        [MAGIC, content, &end].concat()
+    }
+
+    /// The disk in a dump with these bytes.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn check_bytes(bytes: &[u8]) -> io::Result<Self> {
+        let file = rustix::fs::memfd_create("dump", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let mut file = File::from(file);
+        file.write_all(bytes)?;
+        Self::check(file, "/dump".to_owned())
+    }
+
+    /// How many of its ranges can be read.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn readable_ranges(&self) -> usize {
+        let lengths = self.ranges.iter().map(|(start, (length, _))| (*start, *length));
+        lengths
+            .filter(|(start, length)| {
+                let mut into = vec![0; usize::try_from(*length).unwrap_or(0)];
+                self.read(*start, &mut into).is_ok()
+            })
+            .count()
+    }
+
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < into.len() {
@@ -292,7 +342,6 @@ impl Disk for DumpedDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn dump() -> Vec<u8> {
         let parts = [(0, vec![1; 4096]), (8192, vec![2; 512])];

@@ -87,7 +87,7 @@ impl Run for Undrop {
     }
 }
 
-fn one_group(all: &[(RawDisk, DiskHeader)]) -> Result<()> {
+pub(super) fn one_group(all: &[(RawDisk, DiskHeader)]) -> Result<()> {
     let Some((first, header)) = all.first() else { return Ok(()) };
     match all.iter().find(|(_, other)| other.group != header.group) {
         None => Ok(()),
@@ -113,7 +113,7 @@ fn all_are_there(all: &[(RawDisk, DiskHeader)], membership: &Membership) -> Resu
 }
 
 /// The newest membership on the disks.
-fn newest_membership(all: &[(RawDisk, DiskHeader)]) -> Result<Membership> {
+pub(super) fn newest_membership(all: &[(RawDisk, DiskHeader)]) -> Result<Membership> {
     let world = world()?;
     let mut newest: Option<Membership> = None;
     for (disk, header) in all {
