@@ -249,6 +249,58 @@ fn a_dropped_group_comes_back() {
     }
 }
 
+/// Of two devices that are one disk of a dropped group neither is made a member again.
+#[test]
+fn a_disk_and_its_copy_do_not_both_come_back() {
+    let (instance, disks) = dismounted(None);
+    instance.sql("DROP DISKGROUP data FORCE INCLUDING CONTENTS");
+    let copy = instance.path("copy");
+    std::fs::copy(&disks[0], &copy).expect("copied");
+    let all: Vec<&Path> = disks.iter().map(PathBuf::as_path).chain([copy.as_path()]).collect();
+    let before: Vec<_> = all.iter().map(|disk| sum(disk)).collect();
+    let words = ["kfed", "undrop", "--yes"].map(std::ffi::OsStr::new);
+    let said =
+        instance.plinth(words.into_iter().chain(all.iter().map(|disk| disk.as_os_str()))).refused();
+    assert!(said.contains("are both disk DATA_0000"), "{said}");
+    assert!(before == all.iter().map(|disk| sum(disk)).collect::<Vec<_>>());
+}
+
+/// Files without an end, pipes, directories, loops of links and other devices: each is refused, at
+/// once and with its name; control characters in it do not reach the terminal.
+#[test]
+fn strange_files_are_refused() {
+    let (instance, disks) = dismounted(None);
+    let before = sum(&disks[0]);
+    let [pipe, link] = ["pipe", "loop"].map(|name| instance.path(name));
+    shell(r#"mkfifo "$1"; ln -s "$2" "$2""#).arg(&pipe).arg(&link).ok();
+    let directory = instance.path("disks");
+    let others = ["/dev/null", "/dev/zero", "/dev/full", "/nowhere/\u{1b}[2J"].map(PathBuf::from);
+    for strange in others.iter().chain([&pipe, &link, &directory]) {
+        let path = strange.to_str().expect("UTF-8");
+        let refused = |words: &[&str]| {
+            let said = instance.plinth(words).refused();
+            assert!(!said.contains('\u{1b}'), "{words:?}: {said:?}");
+            assert!(said.contains(path.split('\u{1b}').next().expect("a path")), "{said}");
+        };
+        refused(&["kfed", "repair", "--undo", path]);
+        refused(&["kfed", "repair", path, "--yes"]);
+        refused(&["kfed", "read", path]);
+        refused(&["kfed", "undrop", path, "--yes"]);
+        refused(&["amdu", "--list", path]);
+    }
+    for words in [
+        "read 18446744073709551615",
+        "read --offset 18446744073709551615",
+        "read 18446744073709551615 --au 4294967295",
+        "repair --yes --from 18446744073709551615",
+        "merge --yes --text /dev/zero",
+        "merge --yes --text /nowhere",
+    ] {
+        kfed(&instance, words, &disks[0]).refused();
+    }
+    assert!(before == sum(&disks[0]));
+}
+
 /// Whatever bytes are on a disk: they are shown, and nothing is written.
 #[test]
 fn any_bytes_can_be_read() {

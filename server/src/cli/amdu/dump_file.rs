@@ -167,7 +167,7 @@ impl DumpedDisk {
         let wrong = |text: &str| Err(io::Error::other(text.to_owned()));
         let length = file.metadata()?.len();
         let mut magic = [0; MAGIC.len()];
-        file.read_exact_at(&mut magic, 0)?;
+        file.read_exact_at(&mut magic, 0).map_err(|_| cut_short())?;
         if magic != MAGIC {
             return match magic.starts_with(BEGIN) {
                 true => wrong("it is of another version of this program"),
@@ -275,9 +275,12 @@ impl DumpedDisk {
     }
 }
 
+fn cut_short() -> io::Error {
+    io::Error::other("its end is missing: it was cut short or changed")
+}
+
 /// The line of JSON in a dump of `length` bytes, and where it begins.
 fn read_about(file: &File, length: u64) -> io::Result<(About, u64)> {
-    let cut_short = || io::Error::other("its end is missing: it was cut short or changed");
     let last = length.checked_sub(END as u64).ok_or_else(cut_short)?;
     let mut end = [0; END];
     file.read_exact_at(&mut end, last)?;

@@ -26,7 +26,7 @@ use plinth_format::{BLOCK_SIZE, crc32c};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -160,11 +160,17 @@ impl BeforeImage {
         let error = |text: String| {
             SqlError::from(AdminError::new(Code::Invalid, format!("{}: {text}", path.display())))
         };
-        let length = path.metadata().map_err(|io| error(io.to_string()))?.len();
-        if length > FILE_MAX {
+        // What is no regular file may have no end, or never answer.
+        if !path.metadata().map_err(|io| error(io.to_string()))?.is_file() {
+            return Err(error("this is no before-image of kfed: it is no regular file".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|io| error(io.to_string()))?;
+        if bytes.len() as u64 > FILE_MAX {
             return Err(error("this is no before-image of kfed: it is too large".to_owned()));
         }
-        let bytes = std::fs::read(path).map_err(|io| error(io.to_string()))?;
         Self::parse(&bytes).map_err(error)
     }
 

@@ -129,8 +129,8 @@ pub(super) fn newest(disk: &RawDisk) -> Result<DiskHeader> {
     let refuse = |text: &str| {
         SqlError::from(AdminError::new(Code::Invalid, format!("{}: {text}", disk.path)).hint(
             "kfed find shows all copies that there are, and kfed repair --from OFFSET takes \
-                     one of them; kfed repair --rebuild DISK ..., with other disks of its group, \
-                     makes the header again",
+                     one of them; kfed repair DISK --rebuild OTHER ... makes the header again, with \
+                     other disks of its group",
         ))
     };
     match (case, header) {
