@@ -1,6 +1,6 @@
 //! Decodes arbitrary bytes as they could come on a socket between our own processes: for the fuzzer
-//! in `fuzz/`, and for a test that mutates valid messages. What operators and disks hand to `kfed`,
-//! `amdu` and the commands for labels is in `cli/fuzz.rs`.
+//! in `fuzz/`, and for a test that mutates valid messages. The input of `kfed`, `amdu` and the
+//! commands for labels is in `cli/fuzz.rs`.
 
 pub use crate::cli::fuzz::repair;
 

@@ -154,7 +154,7 @@ mod tests {
         std::fs::read(&path).expect("the database")
     }
 
-    /// What is right, of each kind.
+    /// Valid input of each kind.
     fn right() -> Vec<Vec<u8>> {
         let of = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
         let label = Label::new("data01").expect("a label");

@@ -8,9 +8,9 @@
 //!   the last line: where the line before begins, and its checksum (hexadecimal)
 //! ```
 //!
-//! The file may have been cut short, changed on its way, or hold any bytes. So everything is checked
-//! when it is opened: a file that is not whole is refused. Bytes of the disk that are not in the
-//! file cannot be read: they are not taken for zeros.
+//! The file may have been cut short, changed on its way, or hold any bytes. So everything is
+//! checked when it is opened: a file that is not whole is refused. Bytes of the disk that are not
+//! in the file cannot be read: they are not taken for zeros.
 
 use super::super::Result;
 use plinth_engine::{

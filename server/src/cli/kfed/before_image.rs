@@ -160,7 +160,7 @@ impl BeforeImage {
         let error = |text: String| {
             SqlError::from(AdminError::new(Code::Invalid, format!("{}: {text}", path.display())))
         };
-        // What is no regular file may have no end, or never answer.
+        // Another kind of file may have no end, or never answer.
         if !path.metadata().map_err(|io| error(io.to_string()))?.is_file() {
             return Err(error("this is no before-image of kfed: it is no regular file".to_owned()));
         }

@@ -1,5 +1,5 @@
-//! Bytes that an operator, or a disk, hands to `kfed`: for the fuzzer. Each function returns how much
-//! it understood.
+//! Bytes that an operator, or a disk, hands to `kfed`: for the fuzzer. Each function returns how
+//! much it understood.
 
 use super::{
     super::{amdu::DumpedDisk, raw_disk::RawDisk},

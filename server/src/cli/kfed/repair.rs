@@ -2,8 +2,8 @@
 //! `kfed` wrote, taken back.
 //!
 //! The copy that counts is the one by which a mount goes (`engine/src/disk/identify/copies.rs`), or
-//! the one at a place that the operator names: `kfed find` shows those that no mount looks for. Of a
-//! disk that has no copy left the header is made again (`rebuild.rs`).
+//! the one at a place that the operator names: `kfed find` shows those that no mount looks for. If
+//! a disk has no copy left, its header is made again (`rebuild.rs`).
 
 use super::{
     super::{
