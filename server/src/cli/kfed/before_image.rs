@@ -153,7 +153,8 @@ impl BeforeImage {
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn blocks(&self) -> usize {
         let blocks = self.disks.iter().flat_map(|disk| &disk.blocks);
-        blocks.map(|block| block.decode().expect("it was checked")).count()
+        let decoded: Vec<_> = blocks.map(|block| block.decode().expect("it was checked")).collect();
+        decoded.len()
     }
 
     fn load(path: &Path) -> Result<Self> {
