@@ -1,5 +1,8 @@
 //! Decodes arbitrary bytes as they could come on a socket between our own processes: for the fuzzer
-//! in `fuzz/`, and for a test that mutates valid messages.
+//! in `fuzz/`, and for a test that mutates valid messages. The input of `kfed`, `amdu` and the
+//! commands for labels is in `cli/fuzz.rs`.
+
+pub use crate::cli::fuzz::repair;
 
 use crate::{engine::protocol, instance::control};
 use plinth_engine::catalog::rows::decode_rows;

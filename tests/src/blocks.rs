@@ -6,7 +6,7 @@
 use crate::MIB;
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -165,7 +165,9 @@ pub fn bytes(disk: &Path, offset: u64, length: usize) -> Vec<u8> {
 #[must_use]
 pub fn header_places(disk: &Path) -> [u64; 4] {
     let (au_size, block) = (4 * MIB, BLOCK as u64);
-    let blocks = fs::metadata(disk).expect("disk").len() / au_size * au_size / block;
+    // Of a device, metadata has no length.
+    let size = File::open(disk).and_then(|mut file| file.seek(SeekFrom::End(0))).expect("disk");
+    let blocks = size / au_size * au_size / block;
     [0, blocks / 2 * block, (blocks - 1) * block, au_size]
 }
 

@@ -27,7 +27,19 @@ fn sums(directory: &Path) -> String {
 /// A group of two failure groups with two disks each: large, small and sparse files in directories.
 /// It is dismounted. Returns the disks, and the sums of the files.
 fn group() -> (Instance, [PathBuf; 4], String) {
-    let instance = Instance::new();
+    group_on(None)
+}
+
+/// The kinds of disks: files, and devices with sectors of either size.
+const KINDS: [Option<u32>; 3] = [None, Some(512), Some(4096)];
+
+/// `sector`: the disks are devices.
+fn group_on(sector: Option<u32>) -> (Instance, [PathBuf; 4], String) {
+    let mut instance = Instance::new();
+    let names = ["f0d0", "f0d1", "f1d0", "f1d1"];
+    if let Some(sector) = sector {
+        names.iter().for_each(|name| _ = instance.add_loop_disk(name, SIZE, sector));
+    }
     instance.create_group("data", "NORMAL", &[&[SIZE, SIZE], &[SIZE, SIZE]], "");
     let mount = instance.mount("DATA");
     shell(
@@ -42,7 +54,7 @@ fn group() -> (Instance, [PathBuf; 4], String) {
     let right = sums(&mount);
     instance.unmount(&mount);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
-    let disks = ["f0d0", "f0d1", "f1d0", "f1d1"].map(|name| instance.disk(name));
+    let disks = names.map(|name| instance.disk(name));
     (instance, disks, right)
 }
 
@@ -50,7 +62,11 @@ fn group() -> (Instance, [PathBuf; 4], String) {
 /// holes, links and permissions, and the disks are not written.
 #[test]
 fn half_of_the_disks_have_everything() {
-    let (instance, disks, right) = group();
+    KINDS.into_iter().for_each(half_of_the_disks);
+}
+
+fn half_of_the_disks(sector: Option<u32>) {
+    let (instance, disks, right) = group_on(sector);
     for half in [&disks[..2], &disks[2..]] {
         let before: Vec<Vec<u8>> = half.iter().map(|disk| bytes(disk, 0, SIZE as usize)).collect();
         let listed = amdu(&instance, &[&"--list"], half).ok();
@@ -165,7 +181,11 @@ fn runs(instance: &Instance, disks: &[PathBuf]) -> Vec<(PathBuf, u64)> {
 /// taken for right. `--compare` finds them, `--block` and `--file` lead there and back.
 #[test]
 fn damaged_blocks_are_found_and_named() {
-    let (instance, disks, right) = group();
+    KINDS.into_iter().for_each(damaged_blocks);
+}
+
+fn damaged_blocks(sector: Option<u32>) {
+    let (instance, disks, right) = group_on(sector);
     let json = |words: &[&dyn AsRef<OsStr>]| -> Vec<Row> {
         let words: Vec<&dyn AsRef<OsStr>> =
             [&"--json" as &dyn AsRef<OsStr>].into_iter().chain(words.iter().copied()).collect();
@@ -206,7 +226,11 @@ fn damaged_blocks_are_found_and_named() {
 /// are not there. A dump that was cut short is refused.
 #[test]
 fn a_dump_is_taken_for_the_disks() {
-    let (instance, disks, _) = group();
+    KINDS.into_iter().for_each(dump_for_the_disks);
+}
+
+fn dump_for_the_disks(sector: Option<u32>) {
+    let (instance, disks, _) = group_on(sector);
     let dump = instance.path("dump");
     amdu(&instance, &[&"--dump", &dump], &disks).ok();
     let listed = amdu(&instance, &[&"--list"], &disks).ok();
@@ -230,8 +254,15 @@ fn a_dump_is_taken_for_the_disks() {
     let output = instance.path("output");
     let done = amdu(&instance, &[&"--extract", &"a/large", &"--output", &output], &directory);
     assert_eq!(done.code, Some(2), "the files are not in the dump");
-    shell(r#"truncate -s -1 "$1""#).arg(&one).ok();
-    assert!(amdu(&instance, &[&"--list"], &directory).refused().contains("no whole dump"));
+    let whole = fs::read(&one).expect("the dump");
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    for other in [&whole[..whole.len() - 1], &changed] {
+        fs::write(&one, other).expect("written");
+        for refused in [amdu(&instance, &[&"--list"], &directory), kfed(&["read"])] {
+            assert!(refused.refused().contains("no whole dump"));
+        }
+    }
 }
 
 /// The directory for the files is full: a clear error, and no part of a file is left.
@@ -244,7 +275,11 @@ fn a_full_directory_is_an_error() {
     let output = point.join("output");
     let done = amdu(&instance, &[&"--extract", &"ALL", &"--output", &output], &disks);
     let there = sums(&output);
+    let dump = point.join("dump");
+    let dumped = amdu(&instance, &[&"--dump", &dump], &disks);
+    let is_left = dump.exists();
     shell(r#"umount "$1""#).arg(&point).ok();
+    assert!(dumped.refused().contains("No space left") && !is_left, "half a dump is none");
     assert_eq!(done.code, Some(1));
     let said = done.refused();
     assert!(said.contains("No space left"), "{said}");

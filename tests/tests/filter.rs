@@ -2,9 +2,11 @@
 //!
 //! Each test has a bpf file system of its own, so a filter of its own beside any others.
 
-use plinth_tests::{Instance, MIB, binary, shell, wait_for};
+use plinth_tests::{Finished, Instance, MIB, binary, shell, wait_for};
+use serde_json::json;
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -263,6 +265,164 @@ fn a_partition_is_protected_with_its_disk() {
     assert_eq!(nodes, format!("{}, {disk}", partition(1).display()));
     instance.sql("DROP DISKGROUP data INCLUDING CONTENTS");
     assert!(writes(&whole));
+}
+
+/// Container runtimes that can run here. crun sets its limit of locked memory to unlimited before
+/// it loads its device policy, and ends if it may not.
+fn runtimes() -> Vec<&'static str> {
+    match shell("ulimit -l unlimited").finish().code {
+        Some(0) => vec!["runc", "crun"],
+        _ => vec!["runc"],
+    }
+}
+
+/// A container that runs until it is stopped. Its device policy allows what every container may
+/// use, and one block device.
+struct Container {
+    runtime: &'static str,
+    bundle: tempfile::TempDir,
+}
+
+impl Container {
+    /// Both devices have nodes in it; only the first one may be used.
+    fn start(runtime: &'static str, allowed: &Path, forbidden: &Path) -> Self {
+        let container = Self { runtime, bundle: tempfile::tempdir().expect("a directory") };
+        let [allowed, forbidden] = [allowed, forbidden].map(|path| {
+            let number = fs::metadata(path).expect("a device").rdev();
+            (rustix::fs::major(number), rustix::fs::minor(number))
+        });
+        let node = |path, (major, minor)| json!({"path": path, "type": "b", "major": major, "minor": minor});
+        let policy = [
+            json!({"allow": false, "access": "rwm"}),
+            json!({"allow": true, "type": "b", "major": allowed.0, "minor": allowed.1, "access": "rwm"}),
+        ];
+        let capabilities = ["bounding", "effective", "permitted"]
+            .map(|set| (set.to_owned(), json!(["CAP_MKNOD"])));
+        let namespaces = ["pid", "mount", "ipc", "uts", "cgroup"].map(|kind| json!({"type": kind}));
+        let config = json!({
+            "ociVersion": "1.0.2",
+            "root": {"path": "root"},
+            "process": {
+                "user": {"uid": 0, "gid": 0},
+                "args": ["/usr/bin/sleep", "1000"],
+                "env": ["PATH=/usr/bin:/usr/sbin"],
+                "cwd": "/",
+                "capabilities": serde_json::Map::from_iter(capabilities),
+            },
+            "mounts": [
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]},
+                {"destination": "/usr", "type": "bind", "source": "/usr", "options": ["rbind", "ro"]},
+            ],
+            "linux": {
+                "cgroupsPath": format!("/{}", container.name()),
+                "devices": [node("/dev/allowed", allowed), node("/dev/forbidden", forbidden)],
+                "resources": {"devices": policy},
+                "namespaces": namespaces,
+            },
+        });
+        let root = container.bundle.path().join("root");
+        fs::create_dir(&root).expect("a directory");
+        for name in ["bin", "lib", "lib64", "sbin"] {
+            std::os::unix::fs::symlink(format!("usr/{name}"), root.join(name)).expect("a name");
+        }
+        let file = container.bundle.path().join("config.json");
+        fs::write(file, config.to_string()).expect("written");
+        let bundle = container.bundle.path().display();
+        // The container keeps these, and the test would wait for their end.
+        let detached = format!("</dev/null >{bundle}/said 2>&1");
+        let run = format!("run --detach --bundle {bundle} {} {detached}", container.name());
+        let ended = container.command(&run);
+        let said = fs::read_to_string(container.bundle.path().join("said")).unwrap_or_default();
+        assert_eq!(ended.code, Some(0), "{runtime}: {said}");
+        container
+    }
+
+    /// Also that of its cgroup.
+    fn name(&self) -> String {
+        let directory = self.bundle.path().file_name().expect("a name").to_string_lossy();
+        format!("plinth-test-{}", directory.trim_start_matches('.'))
+    }
+
+    /// Runs the runtime where /sys/fs/cgroup is the cgroup 2 hierarchy: on hosts with both versions
+    /// a runtime would take the other one.
+    fn command(&self, command: &str) -> Finished {
+        let state = self.bundle.path().join("state");
+        let script = format!(
+            "mount -t cgroup2 cgroup2 /sys/fs/cgroup && {} --root {} {command}",
+            self.runtime,
+            state.display()
+        );
+        shell("exec unshare -m --propagation private sh -c \"$1\"").arg(&script).finish()
+    }
+
+    /// Whether a program in it can open a device for writing; it writes nothing.
+    fn writes(&self, device: &str) -> bool {
+        let dd = format!("dd if=/dev/null of=/dev/{device} conv=notrunc");
+        self.command(&format!("exec {} {dd}", self.name())).code == Some(0)
+    }
+
+    fn reads(&self, device: &str) -> bool {
+        let dd = format!("dd if=/dev/{device} of=/dev/null count=1");
+        self.command(&format!("exec {} {dd}", self.name())).code == Some(0)
+    }
+
+    /// Stops and removes it; it leaves no cgroup.
+    fn stop(self) {
+        let ended = self.command(&format!("delete --force {}", self.name()));
+        assert_eq!(ended.code, Some(0), "{}: {ended:?}", self.runtime);
+        let left = self.command(&format!("list | grep {}", self.name()));
+        assert_ne!(left.code, Some(0), "{left:?}");
+        let cgroup = format!("list >/dev/null; test -e /sys/fs/cgroup/{}", self.name());
+        assert_ne!(self.command(&cgroup).code, Some(0));
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.command(&format!("delete --force {}", self.name()));
+    }
+}
+
+/// Containers have device policies of their own: those that run when the filter comes, those that
+/// start beside it, and those that are left when it goes all keep theirs.
+#[test]
+fn containers_start_run_and_stop_beside_the_filter() {
+    for runtime in runtimes() {
+        let pins = Pins::new();
+        let mut instance = pins.instance();
+        let [member, _] = group(&mut instance);
+        let other = fs::canonicalize(instance.add_loop_disk("other", 64 * MIB, 512));
+        let other = other.expect("a device");
+        instance.sql("ALTER DISKGROUP data DISMOUNT");
+        let before = contents(&member);
+        let [first, second] = [(); 2].map(|()| Container::start(runtime, &member, &other));
+        assert!(first.writes("allowed") && !first.writes("forbidden"), "{runtime}");
+
+        instance.sql("ALTER SYSTEM FILTER LOAD");
+        let third = Container::start(runtime, &member, &other);
+        // A policy that would allow the other device allows it as before.
+        let beside = Container::start(runtime, &other, &member);
+        for container in [&first, &second, &third] {
+            assert!(container.reads("allowed") && !container.reads("forbidden"), "{runtime}");
+            assert!(!container.writes("allowed") && !container.writes("forbidden"), "{runtime}");
+            assert!(container.writes("null"), "{runtime}");
+        }
+        assert!(beside.writes("allowed") && !beside.writes("forbidden"), "{runtime}");
+        first.stop();
+        assert_eq!(contents(&member), before);
+
+        instance.sql("ALTER SYSTEM FILTER UNLOAD");
+        assert!(pins.are_gone());
+        for container in [&second, &third] {
+            assert!(container.writes("allowed") && !container.writes("forbidden"), "{runtime}");
+        }
+        let last = Container::start(runtime, &member, &other);
+        assert!(last.writes("allowed") && !last.writes("forbidden"), "{runtime}");
+        for container in [second, third, beside, last] {
+            container.stop();
+        }
+    }
 }
 
 /// A device number that another medium has meanwhile is not protected.

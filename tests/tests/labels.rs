@@ -207,6 +207,10 @@ fn refusals_say_why_and_write_nothing() {
     refused(&["a\u{1b}[2Jb", &paths[1]], r"\u{1b}");
     refused(&["1st", &paths[1]], "begins with a letter");
     refused(&["ABCDEFGHIJKLMNOPQRSTUVWXY", &paths[1]], "24 letters");
+    refused(&["", &paths[1]], "cannot be a label");
+    refused(&[&"L".repeat(100_000), &paths[1]], "LLL\" ... cannot be a label");
+    refused(&["two", "/dev/\u{1b}[2J"], r"\u{1b}");
+    refused(&["two", "/tmp"], "there is no disk");
     refused(&["one", &paths[1]], &paths[0]);
     refused(&["two", &paths[0]], "RENAME");
     refused(&["two", "/dev/null"], "/dev/null");

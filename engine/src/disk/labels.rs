@@ -32,13 +32,20 @@ use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
+/// Letters that are shown of a text that cannot be a label.
+const SHOWN: usize = 60;
+
 /// The label that a text names.
 ///
 /// # Errors
 /// Why it names none. Control characters in it are shown escaped.
 pub fn parse(text: &str) -> Result<Label> {
     Label::new(text).ok_or_else(|| {
-        AdminError::new(Code::Invalid, format!("{text:?} cannot be a label")).hint(format!(
+        let (begin, dots) = match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => (&text[..end], " ..."),
+            None => (text, ""),
+        };
+        AdminError::new(Code::Invalid, format!("{begin:?}{dots} cannot be a label")).hint(format!(
             "a label begins with a letter and has up to {LABEL_MAX} letters, digits, _, $ or #: \
              blkid and udev read no more"
         ))

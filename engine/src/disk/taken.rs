@@ -8,14 +8,14 @@ use crate::{
     admin::{AdminError, Code, HeaderStatus, NewDisk},
     disk::identify::{self, survey_one},
     sync::buffer::Buffer,
-    world::{Disk, Found, Identity, World, is_held},
+    world::{Disk, Found, Identity, Io, World, is_held},
 };
 use plinth_format::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Label, Layout,
     header::{DiskHeader, Status},
     is_name,
     label::LabelRecord,
-    layout::{MIB, au_sizes},
+    layout::{HEADER_PLACE, MIB, au_sizes},
     membership::{DiskState, MemberDisk, Membership},
 };
 use std::{
@@ -343,12 +343,41 @@ pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Cl
 }
 
 /// Prepares a disk for a group: nothing that an earlier use left is found on it, by Plinth or by
-/// other programs.
-pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
+/// other programs. Only a label stays, in the first block, until the header is written there: a
+/// crash before that leaves the disk labelled.
+pub(crate) async fn wipe_system_area(taken: &Taken, layout: Layout, now: i64) -> Result<()> {
+    let disk = &*taken.disk;
     let mut areas = former_uses(disk).await;
     areas.extend(layout.middle_area().slots());
     areas.extend(layout.header_places().map(|place| (place, BLOCK_SIZE)));
+    if let Some(label) = &taken.label {
+        keep_label(disk, label, now).await?;
+        areas.retain(|area| *area != (HEADER_PLACE, BLOCK_SIZE));
+        for (place, length) in areas.iter_mut().filter(|(place, _)| *place == HEADER_PLACE) {
+            *place += BLOCK_SIZE as u64;
+            *length -= BLOCK_SIZE;
+        }
+    }
     wipe(disk, areas).await
+}
+
+/// The label of a disk is in the first block, if it was only in a header or another copy before.
+async fn keep_label(disk: &dyn Disk, label: &Label, now: i64) -> Result<()> {
+    let buffer = Buffer::zeroed(BLOCK_SIZE);
+    let first = disk.submit(Io::Read { offset: HEADER_PLACE, buffer }).await.buffer;
+    let present = first.and_then(|block| LabelRecord::decode(&block, HEADER_PLACE).ok());
+    if present.is_some_and(|record| record.label == *label) {
+        return Ok(());
+    }
+    let record = LabelRecord { label: label.clone(), when: now, by: String::new() };
+    let data = Buffer::copy_of(&record.encode(HEADER_PLACE)).share();
+    for io in [Io::Write { offset: HEADER_PLACE, data, durably: false }, Io::Flush] {
+        disk.submit(io).await.result.map_err(|error| {
+            let text = format!("disk {}: writing its label: {error}", disk.path());
+            AdminError::new(Code::Io, text).hint("replace the disk")
+        })?;
+    }
+    Ok(())
 }
 
 /// The places and lengths of what earlier uses may have left on a device: header copies, label
@@ -373,13 +402,13 @@ pub(crate) async fn wipe(disk: &dyn Disk, areas: Vec<(u64, usize)>) -> Result<()
     let zeros = Buffer::zeroed(MIB as usize).share();
     for (offset, length) in areas {
         let data = zeros.part(0..length);
-        let done = disk.submit(crate::world::Io::Write { offset, data, durably: false }).await;
+        let done = disk.submit(Io::Write { offset, data, durably: false }).await;
         done.result.map_err(|error| {
             AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path()))
                 .hint("replace the disk")
         })?;
     }
-    let done = disk.submit(crate::world::Io::Flush).await;
+    let done = disk.submit(Io::Flush).await;
     done.result.map_err(|error| {
         AdminError::new(Code::Io, format!("disk {}: flushing: {error}", disk.path()))
     })

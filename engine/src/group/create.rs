@@ -99,7 +99,7 @@ async fn prepare_disks(
         .for_each(|disk| space.add_disk(disk.entry.number, disk.layout));
     place_catalog(new, membership, &mut space)?;
     for disk in taken {
-        wipe_system_area(&*disk.disk, disk.layout).await?;
+        wipe_system_area(disk, disk.layout, membership.created).await?;
     }
     Ok(space)
 }

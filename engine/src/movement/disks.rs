@@ -323,7 +323,7 @@ impl Movement {
         let membership = self.voters.current();
         let mut members = Vec::new();
         for one in taken {
-            wipe_system_area(&*one.disk, one.layout).await?;
+            wipe_system_area(&one, one.layout, self.world.now()).await?;
             let member = Arc::new(Member::new(&one.entry, one.layout, Some(one.disk), &self.world));
             member.set_label(one.label);
             let header = header_of(self.id, &membership, &member, self.created, Status::Member, 1);

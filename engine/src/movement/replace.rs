@@ -168,7 +168,7 @@ impl Movement {
                 .await
                 .map_err(|error| error.while_doing(&cannot))?;
         }
-        wipe_system_area(&*taken.disk, member.layout()).await?;
+        wipe_system_area(&taken, member.layout(), self.world.now()).await?;
         let before = member.become_another(taken.entry.id);
         member.release();
         member.attach(taken.disk);

@@ -129,6 +129,33 @@ fn an_interrupted_label_of_a_free_disk_is_there_or_not() {
     );
 }
 
+/// The creation of a group is interrupted: a disk that had a label before has it afterwards, as a
+/// free disk, or as a member.
+#[test]
+fn an_interrupted_creation_of_a_group_keeps_labels() {
+    for was_dropped in [false, true] {
+        let mut lab = prepared(false);
+        if was_dropped {
+            lab.mount();
+            block_on(lab.group.take().expect("mounted").drop_group(true)).expect("it is dropped");
+        } else {
+            lab.disks.iter().for_each(free);
+        }
+        lab.label_free("one", NONE).expect("it may be");
+        cut_short(
+            &lab,
+            3,
+            |doomed| _ = doomed.create(MIB),
+            |heir, place| {
+                let survey = heir.survey_of("/disk2");
+                assert_eq!(survey.label.as_deref(), Some("ONE"), "{place}: {survey:?}");
+                met(usize::from(survey.header == HeaderStatus::Member));
+            },
+        );
+    }
+    each_was_met(2, 2);
+}
+
 /// A disk that was dropped keeps its header, whichever label it gets; a member of a group that is
 /// not mounted keeps every byte.
 #[test]

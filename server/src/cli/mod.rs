@@ -23,6 +23,8 @@ mod dump;
 mod extents;
 mod files;
 mod filter;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod groups;
 mod interactive;
 mod iostat;
@@ -59,7 +61,7 @@ use crate::{
     serve,
     sql_error::SqlError,
     stdio::{print, warn},
-    users,
+    text, users,
 };
 use clap::{
     Parser, Subcommand, ValueEnum,
@@ -259,14 +261,15 @@ fn refusal_text(refusal: &SqlError) -> String {
     // Refusals that `asmcmd` and SQL*Plus have too are printed as these print them.
     let theirs = ["ASMCMD-", "SP2-"].iter().any(|name| refusal.message.starts_with(name));
     let name = if theirs { "" } else { "plinth: " };
-    let mut text = format!("{name}{}\n", refusal.message);
+    let mut all = format!("{name}{}\n", refusal.message);
     if let Some(detail) = &refusal.detail {
-        text.push_str(&format!("  ({detail})\n"));
+        all.push_str(&format!("  ({detail})\n"));
     }
     if let Some(hint) = &refusal.hint {
-        text.push_str(&format!("  {hint}\n"));
+        all.push_str(&format!("  {hint}\n"));
     }
-    text
+    // A path or a name in it may be from anywhere.
+    all.lines().map(|line| text::clean(line) + "\n").collect()
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {

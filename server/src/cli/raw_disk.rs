@@ -36,9 +36,12 @@ impl RawDisk {
             return Ok(Self { path: disk.path().to_owned(), disk: Arc::new(disk) });
         }
         let path = path.to_string_lossy().into_owned();
-        let disk = world()?
-            .open(&path)
-            .map_err(|error| AdminError::new(Code::CannotOpen, format!("{path}: {error}")))?;
+        let disk = world()?.open(&path).map_err(|error| {
+            let reason = error.to_string();
+            let is_named = reason.starts_with(&path);
+            let text = if is_named { reason } else { format!("{path}: {reason}") };
+            AdminError::new(Code::CannotOpen, text).hint("name a block device, or a regular file")
+        })?;
         Ok(Self { path, disk })
     }
 

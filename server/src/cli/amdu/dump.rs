@@ -33,34 +33,49 @@ pub(super) fn dump(
         AdminError::new(Code::Io, format!("{}: {error}", directory.display()))
             .hint("--dump names a new directory")
     })?;
-    let (mut bytes, mut unreadable, mut count) = (0, 0, 0_u64);
+    let dumped = dump_disks(opened, group, directory).inspect_err(|_| {
+        // Half a dump is none.
+        let _ = fs::remove_dir_all(directory);
+    })?;
+    let size = crate::text::bytes_pretty(i64::try_from(dumped.bytes).unwrap_or(i64::MAX));
+    let missing = group.disks.len() as u64 - dumped.disks;
+    context.say(format!(
+        "{}: metadata of {}, {size}; {} missing",
+        directory.display(),
+        counted(dumped.disks, "disk"),
+        counted(missing, "disk")
+    ));
+    if dumped.unreadable > 0 {
+        context.say(format!("{} bytes could not be read, and are not in it", dumped.unreadable));
+    }
+    context.status = if dumped.unreadable > 0 || missing > 0 { INCOMPLETE } else { 0 };
+    Ok(())
+}
+
+/// How much was dumped.
+#[derive(Default)]
+struct Dumped {
+    disks: u64,
+    bytes: u64,
+    unreadable: u64,
+}
+
+fn dump_disks(opened: &Opened, group: &OfflineGroup, directory: &Path) -> Result<Dumped> {
+    let mut dumped = Dumped::default();
     for disk in &group.disks {
         let Some(found) = &disk.found else { continue };
         let path = directory.join(format!("{}.dump", disk.member.name));
         let ranges = ranges(group, disk.member.number, found);
         let written = write(&opened.world, found, &ranges, &path);
         let written = written.map_err(|error| {
-            // Half a dump is none.
-            let _ = fs::remove_file(&path);
             AdminError::new(Code::Io, format!("{}: {error}", path.display()))
+                .hint("--dump names a new directory, where there is room")
         })?;
-        bytes += written.bytes;
-        unreadable += written.unreadable;
-        count += 1;
+        dumped.bytes += written.bytes;
+        dumped.unreadable += written.unreadable;
+        dumped.disks += 1;
     }
-    let size = crate::text::bytes_pretty(i64::try_from(bytes).unwrap_or(i64::MAX));
-    let missing = group.disks.len() as u64 - count;
-    context.say(format!(
-        "{}: metadata of {}, {size}; {} missing",
-        directory.display(),
-        counted(count, "disk"),
-        counted(missing, "disk")
-    ));
-    if unreadable > 0 {
-        context.say(format!("{unreadable} bytes could not be read, and are not in it"));
-    }
-    context.status = if unreadable > 0 || missing > 0 { INCOMPLETE } else { 0 };
-    Ok(())
+    Ok(dumped)
 }
 
 /// The metadata on a disk: offsets and lengths, which do not overlap.

@@ -21,7 +21,7 @@ use plinth_host::RealWorld;
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -54,6 +54,9 @@ impl Opened {
                 dumps.extend(DumpedDisk::all_in(path)?);
             } else if DumpedDisk::is_one(path) {
                 dumps.push(DumpedDisk::open(path)?);
+            } else if fs::metadata(path).is_ok_and(|about| !is_disk(&about)) {
+                let text = format!("{argument} is neither a block device nor a regular file");
+                return Err(AdminError::new(Code::CannotOpen, text).into());
             } else if path.exists() {
                 patterns.push(glob::Pattern::escape(&pattern));
             } else if argument.contains(['*', '?', '[']) {
@@ -122,6 +125,10 @@ impl Opened {
             );
         }
     }
+}
+
+fn is_disk(about: &fs::Metadata) -> bool {
+    about.file_type().is_block_device() || about.is_file()
 }
 
 /// Removes a file that was made for the time of the command.

@@ -129,7 +129,10 @@ fn differences(before: &DiskHeader, after: &DiskHeader) -> Vec<String> {
 ///
 /// # Errors
 /// Which line cannot be taken.
-fn changed(before: &DiskHeader, fields: &[Field]) -> std::result::Result<DiskHeader, String> {
+pub(super) fn changed(
+    before: &DiskHeader,
+    fields: &[Field],
+) -> std::result::Result<DiskHeader, String> {
     let mut after = before.clone();
     let present = fields_of(before);
     for (line, name, value) in fields {
@@ -196,32 +199,8 @@ fn set(header: &mut DiskHeader, name: &str, value: &str) -> std::result::Result<
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use plinth_format::{DiskId, GroupId, Layout, layout::MIB};
+    use super::{super::fuzz::header, *};
     use proptest::prelude::*;
-
-    fn header() -> DiskHeader {
-        DiskHeader {
-            group: GroupId([2; 16]),
-            disk: DiskId([1; 16]),
-            sequence: 4,
-            created: 0,
-            layout: Layout::new(64 * MIB, MIB).expect("large enough"),
-            logical_sector: 512,
-            physical_sector: 4096,
-            number: DiskNumber(3),
-            status: Status::Former,
-            redundancy: Redundancy::Normal,
-            quorum: false,
-            middle_area: true,
-            group_name: "A#B".to_owned(),
-            name: "D".to_owned(),
-            failure_group: "F".to_owned(),
-            origin: None,
-            label: None,
-            has_prefix: true,
-        }
-    }
 
     fn merged(text: &str) -> std::result::Result<DiskHeader, String> {
         changed(&header(), &parse(text.as_bytes())?)

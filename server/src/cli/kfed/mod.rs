@@ -13,8 +13,11 @@
 
 mod before_image;
 mod find;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod merge;
 mod read;
+mod rebuild;
 mod repair;
 mod undrop;
 

@@ -135,7 +135,7 @@ fn record(bytes: &[u8], place: u64) -> Option<Record> {
     tries.into_iter().find(|(_, decoded)| !matches!(decoded, Err(FormatError::Magic { .. })))
 }
 
-fn block(disk: &RawDisk, place: u64, out: &mut String) -> Result<()> {
+pub(super) fn block(disk: &RawDisk, place: u64, out: &mut String) -> Result<()> {
     let bytes = disk.read(place, MEMBERSHIP_SLOT).or_else(|_| disk.read(place, BLOCK_SIZE));
     let bytes = bytes.map_err(|error| failed(&disk.path, &error))?;
     let first = bytes.get(..BLOCK_SIZE).unwrap_or(&bytes);

@@ -2,7 +2,8 @@
 //! `kfed` wrote, taken back.
 //!
 //! The copy that counts is the one by which a mount goes (`engine/src/disk/identify/copies.rs`), or
-//! the one at a place that the operator names: `kfed find` shows those that no mount looks for.
+//! the one at a place that the operator names: `kfed find` shows those that no mount looks for. If
+//! a disk has no copy left, its header is made again (`rebuild.rs`).
 
 use super::{
     super::{
@@ -12,6 +13,7 @@ use super::{
         raw_disk::{RawDisk, failed, world},
     },
     before_image::{Change, DiskChanges, apply, undo},
+    rebuild::rebuilt,
 };
 use crate::sql_error::SqlError;
 use clap::Args;
@@ -33,6 +35,13 @@ pub(super) struct Repair {
     /// The offset of the copy that is right, as kfed find prints it; otherwise the newest one.
     #[arg(long, value_name = "OFFSET")]
     from: Option<String>,
+    /// No copy is left: make the header again from the memberships on this disk and on these other
+    /// disks of its group.
+    #[arg(long, value_name = "DISK", num_args = 0.., conflicts_with = "from")]
+    rebuild: Option<Vec<PathBuf>>,
+    /// Which disk of the group it is, if no record on it says that.
+    #[arg(long, requires = "rebuild")]
+    name: Option<String>,
     /// Write.
     #[arg(long)]
     yes: bool,
@@ -40,7 +49,7 @@ pub(super) struct Repair {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Put back what such a file has.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "from", "yes", "save"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "from", "rebuild", "yes", "save"])]
     undo: Option<PathBuf>,
 }
 
@@ -55,9 +64,15 @@ impl Run for Repair {
         if self.yes {
             disk.claim()?;
         }
-        let header = match &self.from {
-            Some(place) => copy_at(&disk, place)?,
-            None => newest(&disk)?,
+        let header = match (&self.from, &self.rebuild) {
+            (Some(place), _) => copy_at(&disk, place)?,
+            (None, Some(others)) => {
+                let name = self.name.as_ref().map(|name| name.to_uppercase());
+                let rebuilt = rebuilt(&disk, others, name.as_deref())?;
+                rebuilt.remarks.iter().for_each(|remark| context.say(remark));
+                rebuilt.header
+            }
+            (None, None) => newest(&disk)?,
         };
         let changes = header_changes(&disk, &header)?;
         if changes.is_empty() {
@@ -112,10 +127,11 @@ pub(super) fn header_changes(disk: &RawDisk, header: &DiskHeader) -> Result<Vec<
 pub(super) fn newest(disk: &RawDisk) -> Result<DiskHeader> {
     let (case, header) = plinth_host::block_on(examine_header(&world()?, &*disk.disk));
     let refuse = |text: &str| {
-        SqlError::from(
-            AdminError::new(Code::Invalid, format!("{}: {text}", disk.path))
-                .hint("kfed find shows all copies that there are; --from OFFSET takes one of them"),
-        )
+        SqlError::from(AdminError::new(Code::Invalid, format!("{}: {text}", disk.path)).hint(
+            "kfed find shows all copies that there are, and kfed repair --from OFFSET takes \
+                     one of them; kfed repair DISK --rebuild OTHER ... makes the header again, with \
+                     other disks of its group",
+        ))
     };
     match (case, header) {
         (Case::Contested, _) => {

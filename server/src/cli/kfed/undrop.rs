@@ -55,6 +55,7 @@ impl Run for Undrop {
             all.push((disk, header));
         }
         one_group(&all)?;
+        no_twins(&all)?;
         let membership = newest_membership(&all)?;
         all_are_there(&all, &membership)?;
         let mut written = Vec::new();
@@ -87,7 +88,7 @@ impl Run for Undrop {
     }
 }
 
-fn one_group(all: &[(RawDisk, DiskHeader)]) -> Result<()> {
+pub(super) fn one_group(all: &[(RawDisk, DiskHeader)]) -> Result<()> {
     let Some((first, header)) = all.first() else { return Ok(()) };
     match all.iter().find(|(_, other)| other.group != header.group) {
         None => Ok(()),
@@ -96,6 +97,20 @@ fn one_group(all: &[(RawDisk, DiskHeader)]) -> Result<()> {
             Err(AdminError::new(Code::Invalid, text).hint("name the disks of one group").into())
         }
     }
+}
+
+/// Refuses two devices with one disk id: a mount would use neither.
+fn no_twins(all: &[(RawDisk, DiskHeader)]) -> Result<()> {
+    for (at, (disk, header)) in all.iter().enumerate() {
+        let twin = all.iter().take(at).find(|(_, other)| other.disk == header.disk);
+        if let Some((twin, _)) = twin {
+            let text = format!("{} and {} are both disk {}", twin.path, disk.path, header.name);
+            return Err(AdminError::new(Code::DuplicateDisk, text)
+                .hint("name each disk once, and of a disk and its copy the disk")
+                .into());
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a part of the disks that could be one of a group that went on without it: more than half
@@ -113,7 +128,7 @@ fn all_are_there(all: &[(RawDisk, DiskHeader)], membership: &Membership) -> Resu
 }
 
 /// The newest membership on the disks.
-fn newest_membership(all: &[(RawDisk, DiskHeader)]) -> Result<Membership> {
+pub(super) fn newest_membership(all: &[(RawDisk, DiskHeader)]) -> Result<Membership> {
     let world = world()?;
     let mut newest: Option<Membership> = None;
     for (disk, header) in all {
