@@ -139,8 +139,8 @@ mod tests {
         bytes
     }
 
-    /// A database with the first table of a catalog, which begins on the second page. A catalog does
-    /// not use the last bytes of its pages, where other databases put what is made first.
+    /// A database with the first table of a catalog, which begins on the second page. A catalog
+    /// does not use the last bytes of its pages, where other databases put what is made first.
     fn catalog_pages() -> Vec<u8> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("catalog");
