@@ -139,16 +139,15 @@ mod tests {
         bytes
     }
 
-    /// A database with one row of a catalog. A catalog does not use the last bytes of its pages,
-    /// where other databases put what comes first.
+    /// A database with the first table of a catalog, which begins on the second page. A catalog
+    /// does not use the last bytes of its pages, where other databases put what is made first.
     fn catalog_pages() -> Vec<u8> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("catalog");
         let made = Connection::open(&path).expect("a database");
-        let tables = "CREATE TABLE comes_first (name BLOB);
-            CREATE TABLE entry (parent INTEGER, name BLOB, node INTEGER, kind INTEGER,
-                                cookie INTEGER, PRIMARY KEY (parent, name)) WITHOUT ROWID;
-            INSERT INTO entry VALUES (0, zeroblob(20), 1, 1, 1), (1, x'61', 256, 1, 1)";
+        let tables = "CREATE VIEW made_first AS SELECT 1 AS number;
+            CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+            INSERT INTO counter VALUES ('a long name, made first', 1), ('node', 256)";
         made.execute_batch(tables).expect("tables");
         drop(made);
         std::fs::read(&path).expect("the database")
