@@ -16,6 +16,7 @@
 
 use crate::{
     completion::Completion,
+    disk::discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::{
         buffer::{Buffer, Slice},
@@ -42,7 +43,8 @@ pub enum Io {
     Write { offset: u64, data: Slice, durably: bool },
     /// Make all ended writes durable.
     Flush,
-    /// Discard the bytes. Their content afterwards is undefined.
+    /// Discard the bytes: whole units of the disk's [`DiscardLimits`], and not more than they allow.
+    /// Their content afterwards is undefined.
     Discard { offset: u64, length: u64 },
 }
 
@@ -79,8 +81,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn identity(&self) -> Identity {
         Identity(format!("path:{}", self.path()))
     }
-    /// Whether `Discard` gives space back to the array or file system below.
-    fn can_discard(&self) -> bool;
+    /// Which `Discard`s give space back to the array or file system below; or why none does.
+    fn discards(&self) -> Result<DiscardLimits, NoDiscards>;
+    /// Whether `Discard` gives space back.
+    fn can_discard(&self) -> bool {
+        self.discards().is_ok()
+    }
     /// Whether it is a rotating disk: its beginning is faster than its end.
     fn rotates(&self) -> bool {
         false
