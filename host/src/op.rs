@@ -41,16 +41,39 @@ pub(super) struct Op {
 
 /// `done` counts the bytes transferred so far.
 pub(super) enum Work {
-    Read { offset: u64, buffer: Buffer, done: usize },
-    Write { offset: u64, data: Slice, durably: bool, done: usize },
+    Read {
+        offset: u64,
+        buffer: Buffer,
+        done: usize,
+    },
+    Write {
+        offset: u64,
+        data: Slice,
+        durably: bool,
+        done: usize,
+    },
     Flush,
-    Punch { offset: u64, length: u64, possible: Arc<AtomicBool> },
-    Trim { offset: u64, length: u64, possible: Arc<AtomicBool> },
+    Punch {
+        offset: u64,
+        length: u64,
+        possible: Arc<AtomicBool>,
+    },
+    Trim {
+        offset: u64,
+        length: u64,
+        possible: Arc<AtomicBool>,
+    },
     /// Zeros, by a request to the block device.
-    ZeroOut { offset: u64, length: u64 },
+    ZeroOut {
+        offset: u64,
+        length: u64,
+    },
     /// Zeros that are written. Of a file not by fallocate(2): an array below the file system, which
     /// is to see them, would not.
-    Zero { offset: u64, length: u64 },
+    Zero {
+        offset: u64,
+        length: u64,
+    },
 }
 
 impl Op {

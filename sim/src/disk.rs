@@ -578,7 +578,9 @@ impl SimDisk {
             && some_left(&mut faults.held_writes);
         let micros = match self.core.below(20) {
             // An array may take its time over a flush.
-            0..8 if matches!(io, Io::Discard { .. } | Io::WriteZeroes { .. }) => 1_000 + self.core.below(60_000),
+            0..8 if matches!(io, Io::Discard { .. } | Io::WriteZeroes { .. }) => {
+                1_000 + self.core.below(60_000)
+            }
             0 => 1_000 + self.core.below(8_000),
             1..4 => 100 + self.core.below(900),
             _ => 20 + self.core.below(80),
@@ -636,9 +638,8 @@ fn place(io: &Io) -> Range<u64> {
 /// last. The engine must have waited for the first before it writes there, or the place belongs to
 /// two files at once (R8).
 fn meet(one: &Io, other: &Io) -> bool {
-    let changes = |io: &Io| {
-        matches!(io, Io::Write { .. } | Io::Discard { .. } | Io::WriteZeroes { .. })
-    };
+    let changes =
+        |io: &Io| matches!(io, Io::Write { .. } | Io::Discard { .. } | Io::WriteZeroes { .. });
     let (here, there) = (place(one), place(other));
     changes(one) && changes(other) && here.start < there.end && there.start < here.end
 }

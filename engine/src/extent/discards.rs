@@ -37,10 +37,14 @@
 //!
 //! A disk that fails a discard gets no other for some time, twice as long each time. Then all its
 //! free space is swept.
+//!
+//! `RECLAIM` (`check/give_back.rs`) goes through all free space by an order of the operator, with
+//! the same rules: [`Data::reclaim_units`], [`Data::look_at`] and [`Data::reclaim_pieces`].
 
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
 use crate::{
+    admin::ReclaimMethod,
     catalog::tables,
     disk::{
         counters::IoClient,
@@ -68,7 +72,7 @@ use futures::{
 use plinth_format::{Au, DiskNumber, Piece, layout::PIECE_SIZE, membership::DiskState};
 use rusqlite::Connection;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
     pin::pin,
     sync::{
@@ -103,9 +107,9 @@ const REFUSED: Duration = if cfg!(any(test, feature = "testing")) {
 };
 const REFUSED_MAX: Duration = Duration::from_secs(3600);
 /// Runs of pieces that are discarded at once.
-const RUNS_AT_ONCE: usize = 4;
+pub(crate) const RUNS_AT_ONCE: usize = 4;
 /// Extents whose pieces are looked at in one job; and in one query of a sweep.
-const LOOKED_AT: usize = 64;
+pub(crate) const LOOKED_AT: usize = 64;
 const SWEPT: i64 = 256;
 /// Extents of which pieces without data are kept in mind because their AUs were stained.
 const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
@@ -150,7 +154,7 @@ struct Refused {
 
 /// Pieces of an extent without data, durably so at the time of a look.
 #[derive(Debug)]
-struct Ready {
+pub(crate) struct Ready {
     extent: Arc<Extent>,
     /// How often it had lost marks then.
     losses: u64,
@@ -311,20 +315,39 @@ impl Discards {
     }
 }
 
+/// Bytes that were given back, and that should have been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Reclaimed {
+    pub bytes: u64,
+    pub failed: u64,
+}
+
+impl Reclaimed {
+    fn of(bytes: u64, is_good: bool) -> Self {
+        let (bytes, failed) = if is_good { (bytes, 0) } else { (0, bytes) };
+        Self { bytes, failed }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.failed += other.failed;
+    }
+}
+
 /// How much is discarded at once, and how long a rest is.
 #[derive(Debug)]
-struct Throttle {
-    units: u32,
+pub(crate) struct Throttle {
+    pub units: u32,
     units_max: u32,
 }
 
 impl Throttle {
-    fn new(au_size: u64) -> Self {
+    pub fn new(au_size: u64) -> Self {
         Self { units: 1, units_max: u32::try_from(BYTES_MAX / au_size).unwrap_or(u32::MAX).max(1) }
     }
 
     /// A round has ended: how long the rest behind it is.
-    fn rest_after(&mut self, took: Duration, is_used: bool) -> Duration {
+    pub fn rest_after(&mut self, took: Duration, is_used: bool) -> Duration {
         if took < QUICK {
             self.units = (self.units * 2).min(self.units_max);
         } else if took > SLOW {
@@ -480,7 +503,7 @@ impl Data {
     }
 
     /// A number that changes with each use of the disks that has priority over discards.
-    fn disk_use(&self) -> u64 {
+    pub(crate) fn disk_use(&self) -> u64 {
         let of = |member: &Arc<Member>| {
             let (files, catalog) =
                 (member.counters.of(IoClient::Files), member.counters.of(IoClient::Catalog));
@@ -497,8 +520,54 @@ impl Data {
     }
 
     fn could_discard(&self, member: &Member) -> bool {
+        self.could_reclaim(member, ReclaimMethod::Discard)
+    }
+
+    /// Whether space on a disk could be given back by this method.
+    pub(crate) fn could_reclaim(&self, member: &Member, method: ReclaimMethod) -> bool {
         let stays = self.voters.current().disk(member.number).is_some_and(|disk| !disk.leaving);
-        stays && !member.quorum && member.is_writable() && member.can_discard()
+        let is_able = method == ReclaimMethod::Zero || member.can_discard();
+        stays && !member.quorum && member.is_writable() && is_able
+    }
+
+    /// Gives back some free AUs of a disk, the first that are not before `from`: the AU behind
+    /// them, and how that ended. `None`: there are no more.
+    pub(crate) async fn reclaim_units(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        (from, most): (Au, u32),
+        method: ReclaimMethod,
+    ) -> Option<(Au, Reclaimed)> {
+        let run = self.space().take_free_to_discard(member.number, from, most)?;
+        let is_good = discard_units(Arc::clone(self), Arc::clone(member), run, method).await;
+        let bytes = u64::from(run.1) * self.au_size;
+        Some((Au(run.0.0 + run.1), Reclaimed::of(bytes, is_good)))
+    }
+
+    /// Gives back pieces that were looked at, on some disks. Also those that were in use, and must
+    /// be looked at again.
+    pub(crate) async fn reclaim_pieces(
+        self: &Arc<Self>,
+        ready: Vec<Ready>,
+        method: ReclaimMethod,
+        disks: &BTreeSet<DiskNumber>,
+    ) -> (Reclaimed, BTreeMap<ExtentId, Bits>) {
+        let takes =
+            |member: &Member| disks.contains(&member.number) && self.could_reclaim(member, method);
+        let ends = ready.iter().map(|ready| try_pieces(self, ready, method, takes));
+        let ends = future::join_all(ends).await;
+        let mut all = Reclaimed::default();
+        let mut again: BTreeMap<ExtentId, Bits> = BTreeMap::new();
+        for (ready, end) in ready.iter().zip(ends) {
+            match end {
+                Some(end) => all.add(end),
+                None => {
+                    let left = again.entry(ready.extent.id).or_default();
+                    ready.pieces.clone().for_each(|piece| left.add(Piece(piece)));
+                }
+            }
+        }
+        (all, again)
     }
 
     /// The next discard.
@@ -510,7 +579,9 @@ impl Data {
         for member in self.members.values().filter(idle) {
             let run = self.space().take_to_discard(member.number, units);
             if let Some(run) = run {
-                round.push(Box::pin(discard_units(Arc::clone(self), Arc::clone(member), run)));
+                let discard = ReclaimMethod::Discard;
+                let units = discard_units(Arc::clone(self), Arc::clone(member), run, discard);
+                round.push(Box::pin(async { _ = units.await }));
             }
         }
         if !round.is_empty() {
@@ -546,9 +617,18 @@ impl Data {
             let mut state = self.discards.state();
             std::iter::from_fn(|| state.ripe.pop_first()).take(LOOKED_AT).collect()
         };
-        if noted.is_empty() {
-            return Ok(());
+        if !noted.is_empty() {
+            let found = self.look_at(noted).await?;
+            self.discards.state().ready.extend(found);
         }
+        Ok(())
+    }
+
+    /// Of pieces that had no marks, those that have none, durably so.
+    pub(crate) async fn look_at(
+        &self,
+        noted: Vec<(ExtentId, Bits)>,
+    ) -> Result<VecDeque<Ready>, FileError> {
         let (extents, pieces) =
             (Arc::clone(&self.extents), self.blocks_per_au() / BLOCKS_PER_PIECE);
         let look = move |connection: &Connection| {
@@ -567,17 +647,15 @@ impl Data {
         };
         // Durably: it is the last of all commits that took marks off so far.
         let (found, _) = self.catalog.release(!planted::has(Bug::HoleDiscardedEarly), look).await?;
-        self.discards.state().ready.extend(found);
-        Ok(())
+        Ok(found)
     }
 
-    /// One step of the sweep, if one is running.
-    async fn sweep_some(&self) -> Result<(), FileError> {
-        let (from, told) = {
-            let state = self.discards.state();
-            (state.sweep, state.sweeps_told)
-        };
-        let Some(from) = from else { return Ok(()) };
+    /// Pieces that seem to have no data, of some extents in the order of their ids; and the id to
+    /// go on from, if there are more.
+    pub(crate) async fn holes_from(
+        &self,
+        from: u64,
+    ) -> Result<(Vec<(ExtentId, Bits)>, Option<u64>), FileError> {
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         let read = move |connection: &Connection| {
             let rows = tables::extent::marks_from(connection, from, SWEPT)?;
@@ -587,12 +665,22 @@ impl Data {
                 let mut empty = Bits::default();
                 marks.holes(pieces).for_each(|piece| empty.add(piece));
                 if !empty.is_empty() {
-                    found.push((id, empty));
+                    found.push((ExtentId(id), empty));
                 }
             }
             Ok((found, next))
         };
-        let (found, next) = self.catalog.read(read).await?;
+        self.catalog.read(read).await
+    }
+
+    /// One step of the sweep, if one is running.
+    async fn sweep_some(&self) -> Result<(), FileError> {
+        let (from, told) = {
+            let state = self.discards.state();
+            (state.sweep, state.sweeps_told)
+        };
+        let Some(from) = from else { return Ok(()) };
+        let (found, next) = self.holes_from(from).await?;
         let mut state = self.discards.state();
         if state.sweeps_told != told && !planted::has(Bug::SweepOverruled) || state.sweep.is_none()
         {
@@ -601,7 +689,7 @@ impl Data {
         }
         state.sweep = next;
         for (id, pieces) in found {
-            state.ripe.entry(ExtentId(id)).or_default().add_all(&pieces);
+            state.ripe.entry(id).or_default().add_all(&pieces);
         }
         Ok(())
     }
@@ -722,15 +810,32 @@ async fn wait_for_end(
     }
 }
 
-async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (Au, u32)) {
+/// Begins to give back bytes of a disk.
+fn start<'a>(
+    member: &'a Member,
+    method: ReclaimMethod,
+    (offset, length): (u64, u64),
+) -> DiskIo<'a> {
+    match method {
+        ReclaimMethod::Discard => member.start_discard(offset, length),
+        ReclaimMethod::Zero => member.start_write_zeroes(offset, length),
+    }
+}
+
+/// Gives back AUs that were taken for that. Returns whether it succeeded.
+async fn discard_units(
+    group: Arc<Data>,
+    member: Arc<Member>,
+    (first, count): (Au, u32),
+    method: ReclaimMethod,
+) -> bool {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
-    let disk_io =
-        member.start_discard(member.layout().au_offset(first), u64::from(count) * group.au_size);
+    let place = (member.layout().au_offset(first), u64::from(count) * group.au_size);
+    let disk_io = start(&member, method, place);
     if planted::has(Bug::DiscardBehindReuse) {
         group.space().discarded(member.number, first, count, true);
-        wait_for_end(&group, &member, losses, disk_io, || {}).await;
-        return;
+        return wait_for_end(&group, &member, losses, disk_io, || {}).await;
     }
     let mut late = None;
     let be_late = || {
@@ -742,52 +847,66 @@ async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (A
     group.space().discarded(member.number, first, count, done);
     drop(late);
     group.freeing.coming().note_freed();
+    done
 }
 
-async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready) {
+async fn discard_pieces(in_hand: InHand, ready: Ready) {
     let group = &in_hand.0;
+    let takes = |member: &Member| group.takes_discards(member);
+    if try_pieces(group, &ready, ReclaimMethod::Discard, takes).await.is_none() {
+        group.discards.note(ready.extent.id, ready.pieces.map(Piece));
+    }
+}
+
+/// Gives pieces of an extent back, on those of its disks that take that. `None`: they must be
+/// looked at again.
+async fn try_pieces(
+    group: &Data,
+    Ready { extent, losses, pieces }: &Ready,
+    method: ReclaimMethod,
+    takes: impl Fn(&Member) -> bool,
+) -> Option<Reclaimed> {
     let blocks = pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
     let careless = planted::has(Bug::HoleDiscardedUnheld);
     let held = extent.ranges.try_hold(blocks, true);
     if held.is_none() && !careless {
         // A task is using these pieces.
         reached::at(Mark::DiscardMetWriter);
-        if !planted::has(Bug::HoleInUseForgotten) {
-            group.discards.note(extent.id, pieces.map(Piece));
-        }
-        return;
+        return planted::has(Bug::HoleInUseForgotten).then(Reclaimed::default);
     }
     if extent.is_tombstone() {
         // Its AUs go whole.
-        return;
+        return Some(Reclaimed::default());
     }
     // A piece that was written meanwhile is not a hole any more. In this order: a job counts before
     // it clears marks.
     let marked = if careless { Bits::default() } else { extent.state().marked() };
-    if !careless && extent.losses() != losses && !planted::has(Bug::HolePunchedAgain) {
+    if !careless && extent.losses() != *losses && !planted::has(Bug::HolePunchedAgain) {
         // A mark that was cleared since may not be durable.
         reached::at(Mark::DiscardMetLoss);
-        group.discards.note(extent.id, pieces.map(Piece));
-        return;
+        return None;
     }
     let mut runs = Vec::new();
-    add_unmarked(&mut runs, pieces, &marked);
+    add_unmarked(&mut runs, pieces.clone(), &marked);
     let (mirrors, target) = extent.places();
     let places: Vec<(Mirror, Arc<Member>)> = mirrors
         .into_iter()
         .chain(target)
         .filter_map(|mirror| Some((mirror, Arc::clone(group.members.get(&mirror.disk)?))))
-        .filter(|(_, member)| group.takes_discards(member))
+        .filter(|(_, member)| takes(member))
         .collect();
     let mut discards = Vec::new();
     for run in &runs {
         for (mirror, member) in &places {
             let offset = member.layout().au_offset(mirror.au) + run.start as u64 * PIECE_SIZE;
-            discards.push(discard_piece(group, member, offset, run.len() as u64 * PIECE_SIZE));
+            let place = (offset, run.len() as u64 * PIECE_SIZE);
+            discards.push(discard_piece(group, member, place, method));
         }
     }
-    future::join_all(discards).await;
+    let mut all = Reclaimed::default();
+    future::join_all(discards).await.into_iter().for_each(|one| all.add(one));
     drop(held);
+    Some(all)
 }
 
 #[cfg(test)]
@@ -816,11 +935,16 @@ impl Data {
 }
 
 /// On one mirror.
-async fn discard_piece(group: &Data, member: &Member, offset: u64, length: u64) {
+async fn discard_piece(
+    group: &Data,
+    member: &Member,
+    place: (u64, u64),
+    method: ReclaimMethod,
+) -> Reclaimed {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
-    let disk_io = member.start_discard(offset, length);
-    wait_for_end(group, member, losses, disk_io, || {}).await;
+    let disk_io = start(member, method, place);
+    Reclaimed::of(place.1, wait_for_end(group, member, losses, disk_io, || {}).await)
 }
 
 #[cfg(test)]

@@ -316,6 +316,16 @@ impl Space {
         self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most)
     }
 
+    /// The same of all free AUs, stained or not, of which the first is not before `from`.
+    pub fn take_free_to_discard(
+        &mut self,
+        disk: DiskNumber,
+        from: Au,
+        most: u32,
+    ) -> Option<(Au, u32)> {
+        self.disks.get_mut(&disk)?.take_free_to_discard(from, most)
+    }
+
     /// Ends a discard, or gives it up: `done` if it need not be tried again. Ignores a disk that
     /// was removed.
     ///
@@ -627,6 +637,25 @@ impl DiskSpace {
         Some((first, count))
     }
 
+    fn take_free_to_discard(&mut self, from: Au, most: u32) -> Option<(Au, u32)> {
+        let words = self.low.len();
+        let (start, bit) = place(from);
+        let taken = |word: usize| self.taken(word) | if word == start { bit - 1 } else { 0 };
+        let word = (start..words).find(|word| taken(*word) != u64::MAX)?;
+        let first = au_of(word, taken(word));
+        let is_free = |au: &Au| {
+            let (word, bit) = place(*au);
+            word < words && self.taken(word) & bit == 0
+        };
+        let count = first.run(most.max(1)).take_while(is_free).count();
+        let count = u32::try_from(count).expect("as many as a disk has");
+        for au in first.run(count) {
+            self.stain(au, true);
+            self.set(au, AuState::Discarding);
+        }
+        Some((first, count))
+    }
+
     fn set(&mut self, au: Au, to: AuState) {
         let (word, bit) = place(au);
         if to == AuState::Used && self.is_stained(au) {
@@ -818,6 +847,35 @@ mod tests {
         assert_eq!(space.take_to_discard(DISK, 8), Some((given[0], 1)));
         space.remove_disk(DISK);
         space.discarded(DISK, given[0], 1, true);
+    }
+
+    /// All free AUs are taken in order, stained or not, and no others.
+    #[test]
+    fn every_free_unit_is_taken_once_to_be_discarded() {
+        for units in [13, 64, 65, 127, 128, 129, 1000] {
+            let mut space = space(units);
+            let total = space.total(DISK);
+            let used: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let is_kept = |au: &Au| au.0 % 5 == 0 || (60..70).contains(&au.0);
+            used.iter().filter(|au| !is_kept(au)).for_each(|au| space.cancel(DISK, *au));
+            let kept = used.iter().filter(|au| is_kept(au)).count();
+            let (mut from, mut taken) = (Au(0), Vec::new());
+            while let Some((first, count)) = space.take_free_to_discard(DISK, from, 7) {
+                assert!(first >= from);
+                assert_eq!(space.discarding(DISK), count);
+                assert_eq!(space.available(DISK), total - kept as u32, "none seems to be in use");
+                taken.extend(first.run(count));
+                space.discarded(DISK, first, count, true);
+                from = Au(first.0 + count);
+            }
+            let free: Vec<Au> = layout(units)
+                .data_units()
+                .filter(|au| !used.contains(au) || !is_kept(au))
+                .collect();
+            assert_eq!(taken, free, "{units}");
+            assert_eq!(space.stains(DISK), 0);
+            assert_eq!(space.take_free_to_discard(DISK, Au(u32::MAX), 7), None);
+        }
     }
 
     /// A disk that is made smaller: AUs reserved for the shrink are not discarded, and a discard in

@@ -1,0 +1,671 @@
+//! RECLAIM: gives back all free space of a group, by an order of the operator, while the group is
+//! used.
+//!
+//! Discards (`extent/discards.rs`) give back what was freed while they were on. RECLAIM is for the
+//! rest: the group comes from an array without UNMAP, its disks were copied in full, or
+//! `thin_provisioned` was off; that attribute does not matter here. With ZERO it writes zeros
+//! instead, for arrays that keep none.
+//!
+//! In this order:
+//!
+//!   1. The order and its position are stored in the catalog, durably.
+//!   2. On all disks at the same time, from their first AU to the last one: AUs that are free are
+//!      taken, given back, and are free again.
+//!   3. The extents, in the order of their ids: pieces without data are looked at, held and given
+//!      back, as discards do it.
+//!   4. The order is removed from the catalog.
+//!
+//! Every few seconds the position is stored. After a crash or a dismount the next mount goes on
+//! from there, and gives some space back twice. Nothing else depends on the position, or on what a
+//! device does with space that is given back: no owner reads it before it was written. After a
+//! mount by FORCE, and where AUs have two owners, there is no RECLAIM: space that seems free may
+//! hold all that is left of a file. The order stays for the next mount.
+//!
+//! There is no moment at which the group seems full: an AU is not allocatable only while it is
+//! being given back (R8), these count as free, and of the free AUs of a disk an eighth at most is
+//! taken at once.
+//!
+//! It rests as discards do, divided by its power: while front ends or the catalog use the disks, a
+//! rest is a hundred times as long as the work before it with power 1, and as long as it with
+//! power 100.
+//!
+//! A disk that is not ONLINE, leaves the group, or fails several times in succession, is left out,
+//! and the operation ends with an error that names it. What is freed behind the position is not
+//! given back again.
+
+use crate::{
+    admin::{
+        AdminError, Code, Operation, OperationPass, OperationState, ReclaimMethod, ReclaimOrder,
+        Reclaimable, Selection,
+    },
+    catalog::{attributes, tables},
+    check::Upkeep,
+    disk::member::Member,
+    error::FileError,
+    event::Severity,
+    extent::{
+        blocks::BLOCKS_PER_PIECE,
+        discards::{LOOKED_AT, RUNS_AT_ONCE, Reclaimed, Throttle},
+    },
+    movement::progress::Progress,
+    space::extent_id::ExtentId,
+    sync::{
+        bits::Bits,
+        lock::{Mutex, MutexGuard},
+    },
+};
+use futures::future;
+use plinth_format::{Au, DiskNumber, layout::PIECE_SIZE};
+use rusqlite::Connection;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How often the position is stored.
+const STORE_EVERY: Duration = if cfg!(any(test, feature = "testing")) {
+    Duration::from_millis(100)
+} else {
+    Duration::from_secs(10)
+};
+/// The most free AUs of a disk that are taken at once: one in this many.
+const OF_FREE: u32 = 8;
+/// Failures in succession after which a disk is left out, and the first pause between them.
+const FAILURES_MAX: u32 = 4;
+const FAILED_REST: Duration = Duration::from_millis(500);
+/// How often pieces that are in use are looked at again, and the pause before.
+const TRIES: u32 = 5;
+const IN_USE_REST: Duration = Duration::from_millis(200);
+/// How often a rest looks whether the order ends; and how long disks must be unused for its end.
+const PAUSE: Duration = Duration::from_millis(200);
+const UNUSED: Duration = Duration::from_secs(5);
+/// Extents of one query of an estimate.
+const SOME: usize = 256;
+
+/// The RECLAIM of a group.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_running: bool,
+    /// The operator wants it to end.
+    is_stopped: bool,
+    /// Space that seems free is free.
+    trusts_free_space: bool,
+    position: Position,
+    stored: Duration,
+    /// `None`: none has run since the mount, or the last one gave back everything.
+    progress: Option<Progress>,
+    /// Disks that were left out, and why.
+    left_out: BTreeMap<DiskNumber, String>,
+}
+
+/// The order, and how far it is, as the catalog stores it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Position {
+    is_zero: bool,
+    power: u32,
+    /// Bytes that were given back, of so many.
+    bytes: u64,
+    work: u64,
+    /// The AU of each disk at which it goes on.
+    disks: BTreeMap<DiskNumber, Au>,
+    /// The extent at which it goes on.
+    extent: u64,
+}
+
+impl Position {
+    fn method(&self) -> ReclaimMethod {
+        if self.is_zero { ReclaimMethod::Zero } else { ReclaimMethod::Discard }
+    }
+
+    fn text(&self) -> String {
+        let Self { is_zero, power, bytes, work, disks, extent } = self;
+        let mut words = vec![u64::from(*is_zero), u64::from(*power), *bytes, *work, *extent];
+        words.extend(disks.iter().flat_map(|(disk, au)| [u64::from(disk.0), u64::from(au.0)]));
+        words.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// `None`: no engine has written this.
+    fn of_text(text: &str) -> Option<Self> {
+        let words: Vec<u64> = text.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [is_zero, power, bytes, work, extent, disks @ ..] = &words[..] else { return None };
+        let disk = |pair: &[u64; 2]| {
+            Some((DiskNumber(pair[0].try_into().ok()?), Au(pair[1].try_into().ok()?)))
+        };
+        let (disks, []) = disks.as_chunks() else { return None };
+        Some(Self {
+            is_zero: *is_zero != 0,
+            power: u32::try_from(*power).ok()?.max(1),
+            bytes: *bytes,
+            work: *work,
+            extent: *extent,
+            disks: disks.iter().map(disk).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The end of a RECLAIM.
+enum End {
+    Done,
+    Stopped,
+    /// The group was dismounted: the next mount goes on.
+    Dismounted,
+    Failed(FileError),
+}
+
+impl From<FileError> for End {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Dismounted => Self::Dismounted,
+            other => Self::Failed(other),
+        }
+    }
+}
+
+/// Work with rests.
+struct Pace {
+    throttle: Throttle,
+    /// The use of the disks when the last rest ended.
+    used: u64,
+}
+
+impl Reclaim {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// The row that `V$ASM_OPERATION` shows of it.
+    pub fn operation(&self, now: Duration) -> Option<Operation> {
+        let state = self.lock();
+        let power = state.position.power;
+        Some(state.progress.as_ref()?.operation(OperationPass::Reclaim, power, now))
+    }
+}
+
+impl Upkeep {
+    /// What each disk holds, and would hold after a RECLAIM.
+    ///
+    /// # Errors
+    /// If there is no such disk, or the catalog cannot be read.
+    pub async fn reclaimable(&self, which: &Selection) -> Result<Vec<Reclaimable>, AdminError> {
+        let members = self.select(which)?;
+        let holes = self.holes_of_disks().await?;
+        // These may take a while: the lock on space is not held meanwhile.
+        let of = |member: &Arc<Member>| {
+            let disk = member.disk()?;
+            Some((disk.size(), disk.allocated(), disk.can_discard()))
+        };
+        let seen: Vec<_> = members.iter().map(of).collect();
+        let space = self.space();
+        let of = |(member, seen): (&Arc<Member>, Option<_>)| {
+            let layout = member.layout();
+            let (size, allocated, takes_discards) = seen.unwrap_or((layout.size(), None, false));
+            let holes = holes.get(&member.number).copied().unwrap_or(0);
+            let data = u64::from(layout.data_unit_count()) * self.au_size;
+            Reclaimable {
+                disk: member.name().to_string(),
+                size,
+                used: (u64::from(space.used(member.number)) * self.au_size).saturating_sub(holes),
+                metadata: size.saturating_sub(data),
+                allocated,
+                takes_discards,
+            }
+        };
+        let data = members.iter().zip(seen).filter(|(member, _)| !member.quorum);
+        Ok(data.map(of).collect())
+    }
+
+    /// Bytes of pieces without data in AUs that are in use, by disk.
+    async fn holes_of_disks(&self) -> Result<BTreeMap<DiskNumber, u64>, FileError> {
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        let mut holes: BTreeMap<DiskNumber, u64> = BTreeMap::new();
+        let mut from = 0;
+        loop {
+            let read = move |connection: &Connection| {
+                Ok(tables::extent::some_from(connection, from, SOME)?)
+            };
+            let rows = self.catalog.read(read).await?;
+            let Some(last) = rows.last() else { return Ok(holes) };
+            from = last.extent.id + 1;
+            for row in &rows {
+                let bytes = row.marks.holes(pieces).count() as u64 * PIECE_SIZE;
+                for mirror in row.extent.mirrors.iter() {
+                    *holes.entry(mirror.disk).or_default() += bytes;
+                }
+            }
+        }
+    }
+
+    /// Begins a RECLAIM and returns; `operations` shows it. While one runs, an order for all disks
+    /// with a power gives it that power.
+    ///
+    /// # Errors
+    /// If another one runs, no disk could give space back or one that is named could not, or the
+    /// catalog fails.
+    pub async fn begin_reclaim(self: &Arc<Self>, order: &ReclaimOrder) -> Result<(), AdminError> {
+        if self.is_reclaiming(order)? {
+            return Ok(());
+        }
+        let method = order.method;
+        let members = self.members_to_reclaim(order)?;
+        let disks: BTreeMap<DiskNumber, Au> =
+            members.iter().map(|member| (member.number, Au(0))).collect();
+        let names = members.iter().map(|member| member.name().to_string()).collect();
+        let found = self.reclaimable(&Selection::Disks(names)).await?;
+        let position = Position {
+            is_zero: method == ReclaimMethod::Zero,
+            power: order.power.unwrap_or(1),
+            bytes: 0,
+            work: found.iter().map(Reclaimable::free).sum(),
+            disks,
+            extent: 0,
+        };
+        let text = position.text();
+        if !self.set_reclaim(position) {
+            return Err(self.reclaims_already());
+        }
+        let store = |connection: &_| attributes::store_reclaim(connection, Some(text));
+        if let Err(error) = self.catalog.release(true, store).await {
+            *self.reclaim.lock() = State { trusts_free_space: true, ..State::default() };
+            return Err(error.into());
+        }
+        self.start_reclaim("begins");
+        Ok(())
+    }
+
+    fn reclaims_already(&self) -> AdminError {
+        AdminError::new(Code::Busy, format!("disk group {} is being reclaimed", self.name)).hint(
+            format!(
+                "ALTER DISKGROUP {0} RECLAIM POWER n makes it faster, RECLAIM STOP ends it",
+                self.name
+            ),
+        )
+    }
+
+    /// Whether a RECLAIM runs; it gets the power of the order.
+    fn is_reclaiming(&self, order: &ReclaimOrder) -> Result<bool, AdminError> {
+        let mut state = self.reclaim.lock();
+        if !state.is_running {
+            return Ok(false);
+        }
+        match order.power {
+            Some(power)
+                if order.which == Selection::All
+                    && state.position.method() == order.method
+                    && !state.is_stopped =>
+            {
+                state.position.power = power;
+                Ok(true)
+            }
+            _ => Err(self.reclaims_already()),
+        }
+    }
+
+    /// The disks of an order. Of all disks, those that cannot give space back are left out.
+    fn members_to_reclaim(&self, order: &ReclaimOrder) -> Result<Vec<Arc<Member>>, AdminError> {
+        if !self.trusts_free_space() {
+            let text = format!(
+                "disk group {} was mounted by FORCE or is damaged: what seems free may be all that is left of a file",
+                self.name
+            );
+            return Err(AdminError::new(Code::WouldLoseData, text)
+                .hint("CHECK it, dismount it, and mount it without FORCE"));
+        }
+        let mut members = self.select(&order.which)?;
+        members.retain(|member| !member.quorum);
+        let (able, unable): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|member| self.could_reclaim(member, order.method));
+        let Some(first) = unable.first() else { return Ok(able) };
+        let text = format!("disk {}: {}", first.name(), self.why_not(first));
+        if able.is_empty() || order.which != Selection::All {
+            let hint = if first.is_writable() && !first.can_discard() {
+                format!("ALTER DISKGROUP {} RECLAIM ZERO writes zeroes instead", self.name)
+            } else {
+                "its state is in V$ASM_DISK".to_owned()
+            };
+            return Err(AdminError::new(Code::NotSupported, text).hint(hint));
+        }
+        for member in unable {
+            let text = format!("reclaim leaves it out: {}", self.why_not(&member));
+            self.tell(Severity::Warning, Some(member.number), text);
+        }
+        Ok(able)
+    }
+
+    /// Why a disk cannot give space back.
+    fn why_not(&self, member: &Member) -> &'static str {
+        if !member.is_writable() {
+            "it is not ONLINE"
+        } else if self.could_reclaim(member, ReclaimMethod::Zero) {
+            "it takes no discards"
+        } else {
+            "it is being dropped"
+        }
+    }
+
+    fn trusts_free_space(&self) -> bool {
+        self.reclaim.lock().trusts_free_space && !self.space().is_contested()
+    }
+
+    /// Space that seems free is free, unless the mount was by FORCE. A RECLAIM that an earlier
+    /// mount left goes on.
+    pub(crate) async fn resume_reclaim(self: &Arc<Self>, trusts_free_space: bool) {
+        self.reclaim.lock().trusts_free_space = trusts_free_space;
+        let text = match self.catalog.read(attributes::load_reclaim).await {
+            Ok(None) => return,
+            Ok(Some(text)) => text,
+            Err(error) => {
+                let text = format!("reclaim: it is not known whether one was running: {error}");
+                return self.tell(Severity::Warning, None, text);
+            }
+        };
+        let Some(position) = Position::of_text(&text) else {
+            let text = "reclaim: its position is damaged; begin it again".to_owned();
+            return self.tell(Severity::Warning, None, text);
+        };
+        if !self.trusts_free_space() {
+            let text = "reclaim waits for a mount without FORCE".to_owned();
+            return self.tell(Severity::Warning, None, text);
+        }
+        if self.set_reclaim(position) {
+            self.start_reclaim("goes on");
+        }
+    }
+
+    /// Shows a RECLAIM from now on. False: one is running.
+    fn set_reclaim(&self, position: Position) -> bool {
+        let now = self.world.monotonic();
+        let (bytes, au) = (position.bytes, self.au_size);
+        let progress = Progress::resume(now, bytes / au, position.work / au, bytes);
+        let mut state = self.reclaim.lock();
+        if state.is_running {
+            return false;
+        }
+        *state = State {
+            is_running: true,
+            is_stopped: false,
+            trusts_free_space: true,
+            position,
+            stored: now,
+            progress: Some(progress),
+            left_out: BTreeMap::new(),
+        };
+        true
+    }
+
+    fn start_reclaim(self: &Arc<Self>, how: &str) {
+        let (method, left) = {
+            let state = self.reclaim.lock();
+            (state.position.method(), state.position.work.saturating_sub(state.position.bytes))
+        };
+        let text = format!("reclaim {how}, {method}: up to {} MiB", left >> 20);
+        self.tell(Severity::Note, None, text);
+        let group = Arc::clone(self);
+        let run = async move {
+            let end = group.reclaim_all().await.map_or_else(|end| end, |()| End::Done);
+            group.end_reclaim(end).await;
+        };
+        self.world.spawn("reclaim", Box::pin(run));
+    }
+
+    /// Ends the running RECLAIM, if there is one: it ends when what is in flight has ended.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn stop_reclaim(&self) -> Result<(), AdminError> {
+        self.reclaim.lock().is_stopped = true;
+        // From now on no position is stored.
+        let forget = |connection: &Connection| attributes::store_reclaim(connection, None);
+        Ok(self.catalog.release(true, forget).await.map(drop)?)
+    }
+
+    async fn reclaim_all(self: &Arc<Self>) -> Result<(), End> {
+        let disks = self.reclaim.lock().position.disks.clone();
+        let members = disks.into_iter().map(|(disk, from)| self.reclaim_disk(disk, from));
+        future::join_all(members).await.into_iter().collect::<Result<(), End>>()?;
+        self.reclaim_extents().await
+    }
+
+    /// Gives back the free AUs of a disk, from one on.
+    async fn reclaim_disk(self: &Arc<Self>, disk: DiskNumber, mut from: Au) -> Result<(), End> {
+        let mut pace = Pace { throttle: Throttle::new(self.au_size), used: self.disk_use() };
+        let mut failures = 0;
+        loop {
+            self.may_go_on().await?;
+            let method = self.reclaim.lock().position.method();
+            let Some(member) = self.members.get(&disk) else { return Ok(()) };
+            if !self.could_reclaim(member, method) {
+                self.leave_out(member, self.why_not(member));
+                return Ok(());
+            }
+            let most = pace.throttle.units.min((self.space().free(disk) / OF_FREE).max(1));
+            let began = self.world.monotonic();
+            let Some((next, part)) = self.reclaim_units(member, (from, most), method).await else {
+                self.store_position().await;
+                return Ok(());
+            };
+            if part.failed == 0 {
+                (from, failures) = (next, 0);
+                let au = next;
+                self.note_reclaimed(part, |position| _ = position.disks.insert(disk, au));
+                self.rest_after_reclaim(&mut pace, began).await?;
+            } else {
+                failures += 1;
+                if failures == FAILURES_MAX {
+                    self.leave_out(member, "it fails, as V$ASM_ERROR says");
+                    return Ok(());
+                }
+                self.world.sleep(FAILED_REST * (1 << failures)).await;
+            }
+        }
+    }
+
+    /// Gives back the pieces without data in extents, from one on.
+    async fn reclaim_extents(self: &Arc<Self>) -> Result<(), End> {
+        let mut pace = Pace { throttle: Throttle::new(self.au_size), used: self.disk_use() };
+        let mut from = self.reclaim.lock().position.extent;
+        loop {
+            self.may_go_on().await?;
+            let (found, next) = self.holes_from(from).await?;
+            for some in found.chunks(LOOKED_AT) {
+                self.reclaim_holes(&mut pace, some.to_vec()).await?;
+            }
+            let Some(next) = next else { return Ok(()) };
+            from = next;
+            self.note_reclaimed(Reclaimed::default(), |position| position.extent = next);
+            self.store_position().await;
+        }
+    }
+
+    async fn reclaim_holes(
+        self: &Arc<Self>,
+        pace: &mut Pace,
+        mut noted: Vec<(ExtentId, Bits)>,
+    ) -> Result<(), End> {
+        let (method, disks) = {
+            let state = self.reclaim.lock();
+            let is_in = |disk: &&DiskNumber| !state.left_out.contains_key(disk);
+            let disks: BTreeSet<DiskNumber> =
+                state.position.disks.keys().filter(is_in).copied().collect();
+            (state.position.method(), disks)
+        };
+        for _ in 0..TRIES {
+            let mut ready = self.look_at(noted).await?;
+            let mut left: BTreeMap<ExtentId, Bits> = BTreeMap::new();
+            while !ready.is_empty() {
+                self.may_go_on().await?;
+                let some = ready.drain(..ready.len().min(RUNS_AT_ONCE)).collect();
+                let began = self.world.monotonic();
+                let (part, again) = self.reclaim_pieces(some, method, &disks).await;
+                for (extent, pieces) in again {
+                    left.entry(extent).or_default().add_all(&pieces);
+                }
+                self.note_reclaimed(part, |_| {});
+                self.rest_after_reclaim(pace, began).await?;
+            }
+            if left.is_empty() {
+                break;
+            }
+            // They are being written: then there is nothing to give back.
+            noted = left.into_iter().collect();
+            self.world.sleep(IN_USE_REST).await;
+        }
+        Ok(())
+    }
+
+    /// Waits while a dismount is tried.
+    async fn may_go_on(&self) -> Result<(), End> {
+        loop {
+            if self.voters.is_closing() {
+                return Err(End::Dismounted);
+            }
+            if self.reclaim.lock().is_stopped {
+                return Err(End::Stopped);
+            }
+            if let Some(reason) = self.catalog.failure() {
+                // It is unknown what the next mount finds free.
+                return Err(End::Failed(FileError::CatalogStopped(reason)));
+            }
+            if !self.is_stopping() {
+                return Ok(());
+            }
+            self.world.sleep(PAUSE).await;
+        }
+    }
+
+    fn note_reclaimed(&self, part: Reclaimed, change: impl FnOnce(&mut Position)) {
+        let now = self.world.monotonic();
+        let mut state = self.reclaim.lock();
+        state.position.bytes += part.bytes;
+        change(&mut state.position);
+        let so_far = state.position.bytes / self.au_size;
+        if let Some(progress) = &mut state.progress {
+            let count = so_far.saturating_sub(progress.so_far);
+            progress.advance_by(now, count, part.bytes);
+        }
+    }
+
+    /// Rests after some work, and stores the position now and then.
+    async fn rest_after_reclaim(
+        self: &Arc<Self>,
+        pace: &mut Pace,
+        began: Duration,
+    ) -> Result<(), End> {
+        let now = self.world.monotonic();
+        let used = self.disk_use();
+        let power = {
+            let state = self.reclaim.lock();
+            state.position.power.max(1)
+        };
+        let mut left =
+            pace.throttle.rest_after(now.saturating_sub(began), used != pace.used) / power;
+        let is_due = now.saturating_sub(self.reclaim.lock().stored) >= STORE_EVERY;
+        if is_due {
+            self.store_position().await;
+        }
+        let (mut last, mut unused) = (self.disk_use(), Duration::ZERO);
+        while !left.is_zero() && unused < UNUSED {
+            self.may_go_on().await?;
+            let nap = left.min(PAUSE);
+            self.world.sleep(nap).await;
+            left -= nap;
+            let used = self.disk_use();
+            unused = if used == last { unused + nap } else { Duration::ZERO };
+            last = used;
+        }
+        pace.used = last;
+        Ok(())
+    }
+
+    /// Stores the position. If that fails, the next mount goes on from an earlier one.
+    async fn store_position(self: &Arc<Self>) {
+        let text = {
+            let mut state = self.reclaim.lock();
+            state.stored = self.world.monotonic();
+            state.position.text()
+        };
+        // Zeros before the position are durable.
+        self.flush_zeroes().await;
+        let group = Arc::clone(self);
+        let store = move |connection: &Connection| {
+            let is_stopped = group.reclaim.lock().is_stopped;
+            if is_stopped { Ok(()) } else { attributes::store_reclaim(connection, Some(text)) }
+        };
+        let _ = self.catalog.release(false, store).await;
+    }
+
+    /// A disk that fails a flush is taken offline, and left out.
+    async fn flush_zeroes(&self) {
+        let method = self.reclaim.lock().position.method();
+        if method == ReclaimMethod::Zero {
+            let _ = self.flush_disks().await;
+        }
+    }
+
+    fn leave_out(&self, member: &Member, why: &str) {
+        self.tell(Severity::Warning, Some(member.number), format!("reclaim leaves it out: {why}"));
+        self.reclaim.lock().left_out.insert(member.number, format!("{}: {why}", member.name()));
+    }
+
+    async fn end_reclaim(&self, end: End) {
+        let is_over = matches!(end, End::Done);
+        if is_over {
+            self.flush_zeroes().await;
+            let forget = |connection: &Connection| attributes::store_reclaim(connection, None);
+            let _ = self.catalog.release(true, forget).await;
+        }
+        let (text, is_whole) = {
+            let mut state = self.reclaim.lock();
+            state.is_running = false;
+            let mib = state.position.bytes >> 20;
+            let error = match end {
+                End::Dismounted => return,
+                End::Done if state.left_out.is_empty() => None,
+                End::Done => {
+                    let names: Vec<String> = state.left_out.values().cloned().collect();
+                    Some(format!("left out: {}", names.join("; ")))
+                }
+                End::Stopped => None,
+                End::Failed(error) => Some(error.to_string()),
+            };
+            let how = if is_over { "ended" } else { "stopped" };
+            let why = error.as_ref().map_or_else(String::new, |error| format!("; {error}"));
+            match (&error, &mut state.progress) {
+                (Some(error), Some(progress)) => {
+                    progress.state = OperationState::Errs;
+                    progress.error = Some(format!("reclaim: {error}"));
+                }
+                _ => state.progress = None,
+            }
+            (format!("reclaim {how}: {mib} MiB given back{why}"), error.is_none())
+        };
+        let severity = if is_whole { Severity::Note } else { Severity::Warning };
+        self.tell(severity, None, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_was_stored() {
+        let position = Position {
+            is_zero: true,
+            power: 7,
+            bytes: 1 << 40,
+            work: 1 << 41,
+            disks: BTreeMap::from([(DiskNumber(0), Au(9)), (DiskNumber(65535), Au(u32::MAX))]),
+            extent: 77,
+        };
+        assert_eq!(Position::of_text(&position.text()), Some(position));
+        for bad in
+            ["", "x", "0 1 2 3", "0 1 2 3 4 5", "0 1 2 3 4 65536 0", "0 1 2 3 4 0 4294967296"]
+        {
+            assert_eq!(Position::of_text(bad), None, "{bad}");
+        }
+    }
+}
