@@ -96,7 +96,7 @@ struct State {
     trusts_free_space: bool,
     position: Position,
     stored: Duration,
-    /// `None`: none has run since the mount, or the last one gave back everything.
+    /// `None`: none has run since the mount.
     progress: Option<Progress>,
     /// Disks that were left out, and why.
     left_out: BTreeMap<DiskNumber, String>,
@@ -239,8 +239,8 @@ impl Upkeep {
         }
     }
 
-    /// Begins a RECLAIM and returns; `operations` shows it. While one runs, an order for all disks
-    /// with a power gives it that power.
+    /// Begins a RECLAIM and returns; `operations` shows it. An order for all disks, by the method
+    /// of the one that runs, means that one, and may give it another power.
     ///
     /// # Errors
     /// If another one runs, no disk could give space back or one that is named could not, or the
@@ -265,7 +265,7 @@ impl Upkeep {
         };
         let text = position.text();
         if !self.set_reclaim(position) {
-            return Err(self.reclaims_already());
+            return Err(self.reclaims_already(false));
         }
         let store = |connection: &_| attributes::store_reclaim(connection, Some(text));
         if let Err(error) = self.catalog.release(true, store).await {
@@ -276,32 +276,29 @@ impl Upkeep {
         Ok(())
     }
 
-    fn reclaims_already(&self) -> AdminError {
-        AdminError::new(Code::Busy, format!("disk group {} is being reclaimed", self.name)).hint(
-            format!(
-                "ALTER DISKGROUP {0} RECLAIM POWER n makes it faster, RECLAIM STOP ends it",
-                self.name
-            ),
-        )
+    fn reclaims_already(&self, is_stopped: bool) -> AdminError {
+        let hint = if is_stopped {
+            "it was stopped, and ends when what is in flight has ended".to_owned()
+        } else {
+            let name = &self.name;
+            format!("ALTER DISKGROUP {name} RECLAIM POWER n makes it faster, RECLAIM STOP ends it")
+        };
+        let text = format!("disk group {} is being reclaimed", self.name);
+        AdminError::new(Code::Busy, text).hint(hint)
     }
 
-    /// Whether a RECLAIM runs; it gets the power of the order.
+    /// Whether the order means the RECLAIM that runs; that gets its power.
     fn is_reclaiming(&self, order: &ReclaimOrder) -> Result<bool, AdminError> {
         let mut state = self.reclaim.lock();
         if !state.is_running {
             return Ok(false);
         }
-        match order.power {
-            Some(power)
-                if order.which == Selection::All
-                    && state.position.method() == order.method
-                    && !state.is_stopped =>
-            {
-                state.position.power = power;
-                Ok(true)
-            }
-            _ => Err(self.reclaims_already()),
+        let is_same = order.which == Selection::All && state.position.method() == order.method;
+        if !is_same || state.is_stopped {
+            return Err(self.reclaims_already(state.is_stopped));
         }
+        order.power.into_iter().for_each(|power| state.position.power = power);
+        Ok(true)
     }
 
     /// The disks of an order. Of all disks, those that cannot give space back are left out.
@@ -633,12 +630,14 @@ impl Upkeep {
             };
             let how = if is_over { "ended" } else { "stopped" };
             let why = error.as_ref().map_or_else(String::new, |error| format!("; {error}"));
-            match (&error, &mut state.progress) {
-                (Some(error), Some(progress)) => {
-                    progress.state = OperationState::Errs;
-                    progress.error = Some(format!("reclaim: {error}"));
+            if let Some(progress) = &mut state.progress {
+                if is_over && error.is_none() {
+                    // What got an owner meanwhile did not have to go back.
+                    progress.work = progress.so_far;
                 }
-                _ => state.progress = None,
+                progress.state =
+                    if error.is_some() { OperationState::Errs } else { OperationState::Done };
+                progress.error = error.as_ref().map(|error| format!("reclaim: {error}"));
             }
             (format!("reclaim {how}: {mib} MiB given back{why}"), error.is_none())
         };
