@@ -88,6 +88,8 @@ named! {
             "the AUs of a row whose commit failed with the catalog are free at once, and writes to its file continue"
         HoleDiscardedEarly "hole-discarded-before-durable"
             "a hole is discarded when it was punched, not when that is durable (R8)"
+        DiscardOutwards "discard-rounded-outwards"
+            "a discard is made larger, not smaller, until it is whole units of the device"
         HoleDiscardedUnheld "hole-discarded-while-written"
             "a hole is discarded although data was written there meanwhile"
         FragmentNotFlushed "fragment-lost-on-promotion"

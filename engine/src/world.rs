@@ -16,6 +16,7 @@
 
 use crate::{
     completion::Completion,
+    disk::discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::{
         buffer::{Buffer, Slice},
@@ -42,7 +43,8 @@ pub enum Io {
     Write { offset: u64, data: Slice, durably: bool },
     /// Make all ended writes durable.
     Flush,
-    /// Discard the bytes. Their content afterwards is undefined.
+    /// Discard the bytes: whole units of the disk's [`DiscardLimits`], and not more than they allow.
+    /// Their content afterwards is undefined.
     Discard { offset: u64, length: u64 },
     /// Make the bytes zeros. The device may be able to do that without a transfer of zeros.
     WriteZeroes { offset: u64, length: u64 },
@@ -81,8 +83,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn identity(&self) -> Identity {
         Identity(format!("path:{}", self.path()))
     }
-    /// Whether `Discard` gives space back to the array or file system below.
-    fn can_discard(&self) -> bool;
+    /// Which `Discard`s give space back to the array or file system below; or why none does.
+    fn discards(&self) -> Result<DiscardLimits, NoDiscards>;
+    /// Whether `Discard` gives space back.
+    fn can_discard(&self) -> bool {
+        self.discards().is_ok()
+    }
     /// The bytes that its space takes in the file system, where that can be seen: of a file, or of
     /// a loop device over a file. Waits a little at most.
     fn allocated(&self) -> Option<u64> {

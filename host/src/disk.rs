@@ -28,7 +28,7 @@
 //! alignment, I/O goes through the page cache, and a flush makes it durable.
 
 use super::{
-    IoEngine, executor, filter, holder, multipath,
+    IoEngine, discards, executor, filter, holder, multipath,
     op::{Op, Work},
     pool::Pool,
     probe::Looked,
@@ -37,6 +37,7 @@ use super::{
 };
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
+    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     sync::buffer::Buffer,
     world::{Disk, Identity, Io, Sectors},
 };
@@ -88,7 +89,7 @@ pub(super) struct About {
     pub(super) direct: bool,
     /// Submitting I/O to a ring can block on its file system.
     blocks_submitter: bool,
-    can_discard: bool,
+    discards: Result<DiscardLimits, NoDiscards>,
     rotates: bool,
     is_held: bool,
     /// The multipath map that it is a path of.
@@ -125,7 +126,9 @@ pub(super) struct RealDisk {
     size: AtomicU64,
     sectors: Sectors,
     direct: bool,
-    can_discard: Arc<AtomicBool>,
+    discards: Result<DiscardLimits, NoDiscards>,
+    /// Cleared when a discard is refused as not supported.
+    may_discard: Arc<AtomicBool>,
     rotates: bool,
     was_held: bool,
     engine: IoEngine,
@@ -184,12 +187,16 @@ impl Medium {
     fn rotates(self) -> bool {
         const LOOP_MAJOR: u32 = 7;
         let Self::Block { major, .. } = self else { return false };
-        let says = |sysfs: String| {
-            ["queue", "../queue"]
-                .iter()
-                .find_map(|queue| fs::read_to_string(format!("{sysfs}/{queue}/rotational")).ok())
-        };
-        major != LOOP_MAJOR && self.sysfs().and_then(says).is_some_and(|says| says.trim() == "1")
+        major != LOOP_MAJOR && self.queue("rotational").is_some_and(|says| says == "1")
+    }
+
+    /// What sysfs says of the queue of a block device; of the whole disk, if it is a partition.
+    pub(super) fn queue(self, leaf: &str) -> Option<String> {
+        let sysfs = self.sysfs()?;
+        ["queue", "../queue"]
+            .iter()
+            .find_map(|queue| fs::read_to_string(format!("{sysfs}/{queue}/{leaf}")).ok())
+            .map(|text| text.trim().to_owned())
     }
 
     /// The device's world-wide name if it has one, else its number; a file's device and inode.
@@ -276,12 +283,6 @@ pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, Abou
     };
     let size = size_of(&file, sectors)?;
     let file_system = rustix::fs::fstatfs(&file)?.f_type as u64;
-    let can_discard = medium.sysfs().is_none_or(|sysfs| {
-        ["queue", "../queue"]
-            .iter()
-            .find_map(|queue| fs::read_to_string(format!("{sysfs}/{queue}/discard_max_bytes")).ok())
-            .is_some_and(|bytes| bytes.trim() != "0")
-    });
     let about = About {
         medium,
         identity: medium.identity().0,
@@ -291,7 +292,7 @@ pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, Abou
         direct,
         blocks_submitter: matches!(medium, Medium::File { .. })
             && !NEVER_BLOCKS.contains(&file_system),
-        can_discard,
+        discards: discards::of(medium, &file, sectors),
         rotates: medium.rotates(),
         is_held: sys::is_locked(&file),
         map: multipath::map_over(medium),
@@ -385,7 +386,8 @@ impl RealDisk {
             size: AtomicU64::new(about.size),
             sectors: about.sectors(),
             direct: about.direct,
-            can_discard: Arc::new(AtomicBool::new(about.can_discard)),
+            discards: about.discards,
+            may_discard: Arc::new(AtomicBool::new(true)),
             rotates: about.rotates,
             was_held: about.is_held,
             engine: if about.blocks_submitter { IoEngine::Threads } else { engine },
@@ -517,8 +519,14 @@ impl Disk for RealDisk {
         self.rotates
     }
 
-    fn can_discard(&self) -> bool {
-        self.can_discard.load(Ordering::Relaxed)
+    fn discards(&self) -> Result<DiscardLimits, NoDiscards> {
+        match self.discards {
+            Ok(limits) if !self.may_discard.load(Ordering::Relaxed) => Err(match limits.means {
+                DiscardMeans::Unmap => NoDiscards::Refused,
+                DiscardMeans::Punch => NoDiscards::RefusedHole,
+            }),
+            known => known,
+        }
     }
 
     fn allocated(&self) -> Option<u64> {
@@ -551,7 +559,7 @@ impl Disk for RealDisk {
             Io::Write { offset, data, durably } => Work::Write { offset, data, durably, done: 0 },
             Io::Flush => Work::Flush,
             Io::Discard { offset, length } => {
-                let possible = Arc::clone(&self.can_discard);
+                let possible = Arc::clone(&self.may_discard);
                 match self.medium {
                     Medium::Block { .. } => Work::Trim { offset, length, possible },
                     Medium::File { .. } => Work::Punch { offset, length, possible },

@@ -41,6 +41,7 @@ mod apart;
 pub mod background;
 mod busy_poll;
 mod crash_surviving;
+mod discards;
 mod discover;
 mod disk;
 mod executor;

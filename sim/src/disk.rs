@@ -14,6 +14,7 @@
 use crate::executor::{Core, ProcessId, Touch};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
+    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     testing::{Counts, Image, Numbers, failed, fits},
     world::{Disk, Identity, Io, Sectors},
 };
@@ -162,8 +163,7 @@ pub struct SimDisk {
     /// The label of the device, whatever its path.
     label: Arc<str>,
     sectors: Sectors,
-    /// It supports discards.
-    discards: bool,
+    discards: Result<DiscardLimits, NoDiscards>,
     medium: Arc<Mutex<Medium>>,
 }
 
@@ -186,7 +186,10 @@ fn some_left(count: &mut u32) -> bool {
 impl SimDisk {
     /// A disk full of foreign data.
     pub fn new(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors) -> Self {
-        Self::with(core, label, size, sectors, Image::noisy(core.draw()), !core.one_in(3))
+        let seed = core.draw();
+        let can_discard = !core.one_in(3);
+        let discards = if can_discard { Ok(limits(seed)) } else { Err(NoDiscards::Unsupported) };
+        Self::with(core, label, size, sectors, Image::noisy(seed), discards)
     }
 
     fn with(
@@ -195,7 +198,7 @@ impl SimDisk {
         size: u64,
         sectors: Sectors,
         image: Image,
-        discards: bool,
+        discards: Result<DiscardLimits, NoDiscards>,
     ) -> Self {
         let medium = Medium {
             image,
@@ -273,12 +276,14 @@ impl SimDisk {
 
     /// How many allocated blocks there are in these places that could be discarded.
     pub fn lends(&self, places: &[Range<u64>]) -> usize {
+        let Ok(limits) = self.discards else { return 0 };
         let medium = lock(&self.medium);
-        let blocks = places.iter().flat_map(|place| place.start / BLOCK..place.end / BLOCK);
+        let units = places.iter().map(|place| limits.inwards(place.clone()));
+        let blocks = units.flat_map(|units| units.start / BLOCK..units.end / BLOCK);
         let is_lent = |block: &u64| {
             usize::try_from(*block).is_ok_and(|block| medium.lends.get(block) == Some(&true))
         };
-        if self.discards { blocks.filter(is_lent).count() } else { 0 }
+        blocks.filter(is_lent).count()
     }
 
     /// Changes the faults of the disk.
@@ -598,6 +603,22 @@ impl SimDisk {
     }
 }
 
+/// The discards that a disk honours. Every second disk has units larger than a block; of some the
+/// units lie across the AUs, or are larger than these.
+fn limits(seed: u64) -> DiscardLimits {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    let (granularity, alignment, maximum) = match Numbers::new(!seed).below(10) {
+        0 => (64 * KIB, 0, u64::MAX),
+        1 => (64 * KIB, 12 * KIB, 256 * KIB),
+        2 => (256 * KIB, 64 * KIB, 3 * MIB + 512),
+        3 => (MIB, 28 * KIB, u64::MAX),
+        4 => (2 * MIB, MIB, 2 * MIB),
+        _ => (BLOCK, 0, u64::MAX),
+    };
+    DiscardLimits { means: DiscardMeans::Unmap, granularity, alignment, maximum }
+}
+
 /// A valid copy of the header of a disk of `size` bytes, if there is one.
 fn header_in(image: &Image, size: u64) -> Option<DiskHeader> {
     let mut block = [0; BLOCK_SIZE];
@@ -691,7 +712,7 @@ impl Disk for OpenDisk {
         Identity(self.disk.label().to_owned())
     }
 
-    fn can_discard(&self) -> bool {
+    fn discards(&self) -> Result<DiscardLimits, NoDiscards> {
         self.disk.discards
     }
 
@@ -715,6 +736,16 @@ impl Disk for OpenDisk {
         let done = matches!(io, Io::Flush) && is_well && self.disk.core.one_in(2);
         if done {
             medium.image.flush();
+        }
+        if let Io::Discard { offset, length } = io {
+            let (range, limits) = (offset..offset + length, self.disk.discards);
+            let is_honoured = limits.is_ok_and(|limits| {
+                limits.inwards(range.clone()) == range && length <= limits.maximum
+            });
+            if !is_honoured {
+                let label = self.disk.label();
+                self.disk.core.offend(|| format!("{label}: a discard of {range:?}, {limits:?}"));
+            }
         }
         let meets = |other: &&Flight| other.process == self.process && meet(&io, &other.io);
         // I/O of a disk that is gone never lands.

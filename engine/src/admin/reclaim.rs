@@ -32,6 +32,8 @@ pub struct Reclaimable {
     pub used: u64,
     /// The system area, the checksum zone, copies of the header.
     pub metadata: u64,
+    /// Free bytes that share a unit of the device with others: it does not give them back.
+    pub cut_off: u64,
     /// What the file of the disk takes in its file system, if that can be seen.
     pub allocated: Option<u64>,
     pub takes_discards: bool,
@@ -50,10 +52,10 @@ impl Reclaimable {
         self.allocated.unwrap_or(self.size)
     }
 
-    /// The most that it would have after a RECLAIM.
+    /// The most that it would have after a RECLAIM by discards.
     #[must_use]
     pub fn after(&self) -> u64 {
-        self.holds().min(self.used + self.metadata)
+        self.holds().min(self.used + self.metadata + self.cut_off)
     }
 }
 
@@ -68,12 +70,13 @@ mod tests {
             size: 1000,
             used: 200,
             metadata: 100,
+            cut_off: 10,
             allocated,
             takes_discards: true,
         };
         let of = |allocated| (disk(allocated).holds(), disk(allocated).after());
-        assert_eq!(of(None), (1000, 300));
-        assert_eq!(of(Some(900)), (900, 300));
+        assert_eq!(of(None), (1000, 310));
+        assert_eq!(of(Some(900)), (900, 310));
         assert_eq!(of(Some(50)), (50, 50));
         assert_eq!(disk(None).free(), 700);
     }

@@ -55,7 +55,7 @@ use crate::{
     },
 };
 use futures::future;
-use plinth_format::{Au, DiskNumber, layout::PIECE_SIZE};
+use plinth_format::{Au, DiskNumber, Piece, layout::PIECE_SIZE};
 use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -165,6 +165,27 @@ impl From<FileError> for End {
     }
 }
 
+/// Pieces without data, in bytes; and those of them that the device does not give back.
+#[derive(Clone, Copy, Default)]
+struct Holes {
+    bytes: u64,
+    cut_off: u64,
+}
+
+impl Holes {
+    /// Adds pieces of an AU that begins at `offset`.
+    fn add(&mut self, pieces: &[Piece], offset: u64, member: &Member) {
+        self.bytes += pieces.len() as u64 * PIECE_SIZE;
+        let Some(limits) = member.discard_limits() else { return };
+        for run in pieces.chunk_by(|one, next| one.0 + 1 == next.0) {
+            let begin = run.first().map_or(0, |piece| piece.offset());
+            let run = offset + begin..offset + begin + run.len() as u64 * PIECE_SIZE;
+            let units = limits.inwards(run.clone());
+            self.cut_off += (run.end - run.start) - (units.end - units.start);
+        }
+    }
+}
+
 /// Work with rests.
 struct Pace {
     throttle: Throttle,
@@ -192,36 +213,42 @@ impl Upkeep {
     /// If there is no such disk, or the catalog cannot be read.
     pub async fn reclaimable(&self, which: &Selection) -> Result<Vec<Reclaimable>, AdminError> {
         let members = self.select(which)?;
-        let holes = self.holes_of_disks().await?;
+        let holes = self.holes_of_disks(&members).await?;
         // These may take a while: the lock on space is not held meanwhile.
         let of = |member: &Arc<Member>| {
             let disk = member.disk()?;
-            Some((disk.size(), disk.allocated(), disk.can_discard()))
+            Some((disk.size(), disk.allocated()))
         };
         let seen: Vec<_> = members.iter().map(of).collect();
         let space = self.space();
         let of = |(member, seen): (&Arc<Member>, Option<_>)| {
             let layout = member.layout();
-            let (size, allocated, takes_discards) = seen.unwrap_or((layout.size(), None, false));
-            let holes = holes.get(&member.number).copied().unwrap_or(0);
+            let (size, allocated) = seen.unwrap_or((layout.size(), None));
+            let limits = member.discard_limits();
+            let Holes { bytes, cut_off } = holes.get(&member.number).copied().unwrap_or_default();
             let data = u64::from(layout.data_unit_count()) * self.au_size;
             Reclaimable {
                 disk: member.name().to_string(),
                 size,
-                used: (u64::from(space.used(member.number)) * self.au_size).saturating_sub(holes),
+                used: (u64::from(space.used(member.number)) * self.au_size).saturating_sub(bytes),
                 metadata: size.saturating_sub(data),
+                cut_off: cut_off + limits.map_or(0, |limits| space.cut_off(member.number, &limits)),
                 allocated,
-                takes_discards,
+                takes_discards: limits.is_some(),
             }
         };
         let data = members.iter().zip(seen).filter(|(member, _)| !member.quorum);
         Ok(data.map(of).collect())
     }
 
-    /// Bytes of pieces without data in AUs that are in use, by disk.
-    async fn holes_of_disks(&self) -> Result<BTreeMap<DiskNumber, u64>, FileError> {
+    /// The pieces without data in AUs that are in use, by disk.
+    async fn holes_of_disks(
+        &self,
+        members: &[Arc<Member>],
+    ) -> Result<BTreeMap<DiskNumber, Holes>, FileError> {
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
-        let mut holes: BTreeMap<DiskNumber, u64> = BTreeMap::new();
+        let mut holes: BTreeMap<DiskNumber, Holes> =
+            members.iter().map(|member| (member.number, Holes::default())).collect();
         let mut from = 0;
         loop {
             let read = move |connection: &Connection| {
@@ -231,9 +258,14 @@ impl Upkeep {
             let Some(last) = rows.last() else { return Ok(holes) };
             from = last.extent.id + 1;
             for row in &rows {
-                let bytes = row.marks.holes(pieces).count() as u64 * PIECE_SIZE;
+                let empty: Vec<Piece> = row.marks.holes(pieces).collect();
                 for mirror in row.extent.mirrors.iter() {
-                    *holes.entry(mirror.disk).or_default() += bytes;
+                    let (Some(all), Some(member)) =
+                        (holes.get_mut(&mirror.disk), self.members.get(&mirror.disk))
+                    else {
+                        continue;
+                    };
+                    all.add(&empty, member.layout().au_offset(mirror.au), member);
                 }
             }
         }

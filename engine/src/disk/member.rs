@@ -21,6 +21,7 @@ use crate::{
     completion::{Completion, Done, Expiry},
     disk::{
         counters::{Counters, IoClass, IoClient},
+        discard_limits::DiscardLimits,
         disk_errors::Trouble,
         disk_io::{DiskIo, IoResult},
         health::Health,
@@ -431,7 +432,13 @@ impl Member {
 
     #[must_use]
     pub fn can_discard(&self) -> bool {
-        self.disk.load().as_ref().is_some_and(|disk| disk.can_discard())
+        self.discard_limits().is_some()
+    }
+
+    /// The discards that the disk honours. `None`: it honours none, or is not attached.
+    #[must_use]
+    pub fn discard_limits(&self) -> Option<DiscardLimits> {
+        self.disk.load().as_ref()?.discards().ok()
     }
 
     /// Releases the disk. Its claim ends when its last I/O has landed. That I/O is not waited for.
@@ -574,7 +581,8 @@ impl Member {
         self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
     }
 
-    /// Discards bytes that are not needed any more. A discard has no deadline.
+    /// Discards bytes that are not needed any more, as one of [`DiscardLimits::requests`]. A
+    /// discard has no deadline.
     pub fn start_discard(&self, offset: u64, length: u64) -> DiskIo<'_> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })

@@ -23,6 +23,7 @@
 
 use crate::{
     completion::{Completion, Done},
+    disk::discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::lock::Mutex,
     world::{Disk, Found, Identity, Io, Sectors, Sign, Signs, Task, Timestamp, World},
@@ -237,8 +238,8 @@ impl Disk for Covered {
         self.real.rotates()
     }
 
-    fn can_discard(&self) -> bool {
-        self.real.can_discard()
+    fn discards(&self) -> Result<DiscardLimits, NoDiscards> {
+        self.real.discards()
     }
 
     fn submit(&self, io: Io) -> Completion {

@@ -24,6 +24,12 @@
 //!   a mount by FORCE, and where the catalog is damaged, there is none: space that seems free may
 //!   hold all that is left of a file.
 //!
+//! How a device takes it: whole units of its granularity, wherever they begin, and no request larger
+//! than it allows (`discard_limits.rs`). A run of AUs is cut inwards to whole units. Free AUs beside
+//! the run that share a unit with it are taken along (`space/mod.rs`): so a unit goes when its last
+//! AU is free, in whatever order they became free. What is cut off shares a unit with data. Holes
+//! in AUs are cut the same way, each AU by itself.
+//!
 //! How fast: in rounds. A round is one discard on each disk that has none in flight, all at once,
 //! or a few pieces; then comes a rest. While front ends or the catalog use the disks, the rest is a
 //! hundred times as long as the round was: 99 of 100 requests meet no discard, however long the
@@ -48,6 +54,7 @@ use crate::{
     catalog::tables,
     disk::{
         counters::IoClient,
+        discard_limits::{DiscardLimits, REQUEST_MAX},
         disk_io::DiskIo,
         member::{Member, TICK_MS},
     },
@@ -98,7 +105,7 @@ const UNUSED: Duration = Duration::from_secs(5);
 /// longer ones less.
 const QUICK: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(50);
-const BYTES_MAX: u64 = 64 << 20;
+const BYTES_MAX: u64 = REQUEST_MAX;
 /// A disk that has failed a discard is given no other for so long, at first and at most.
 const REFUSED: Duration = if cfg!(any(test, feature = "testing")) {
     Duration::from_secs(1)
@@ -114,8 +121,10 @@ const SWEPT: i64 = 256;
 /// Extents of which pieces without data are kept in mind because their AUs were stained.
 const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
 /// A device may give space back in larger units than pieces: neighbours without data in the same
-/// MiB are discarded once more.
-const WINDOW: usize = (1 << 20) / PIECE_SIZE as usize;
+/// window are discarded once more. A window is a MiB; or the AU, where a disk has units that do not
+/// fit into a MiB.
+const WINDOW_BYTES: u64 = 1 << 20;
+const WINDOW: usize = (WINDOW_BYTES / PIECE_SIZE) as usize;
 
 /// Pieces of extents in use that are to be discarded, and discards in flight. Free AUs are in
 /// `space.rs`.
@@ -323,11 +332,6 @@ pub(crate) struct Reclaimed {
 }
 
 impl Reclaimed {
-    fn of(bytes: u64, is_good: bool) -> Self {
-        let (bytes, failed) = if is_good { (bytes, 0) } else { (0, bytes) };
-        Self { bytes, failed }
-    }
-
     fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.failed += other.failed;
@@ -357,17 +361,39 @@ impl Throttle {
     }
 }
 
-/// Runs of pieces without marks that have one of the noted pieces in the same window.
-fn runs(marked: &Bits, noted: &Bits, pieces: usize) -> Vec<Range<usize>> {
+/// Runs of pieces without marks that have one of the noted pieces in the same window of so many
+/// pieces.
+fn runs(marked: &Bits, noted: &Bits, pieces: usize, window: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
-    for start in (0..pieces).step_by(WINDOW) {
-        let window = start..(start + WINDOW).min(pieces);
+    for start in (0..pieces).step_by(window) {
+        let window = start..(start + window).min(pieces);
         if !window.clone().any(|piece| noted.has(Piece(piece))) {
             continue;
         }
         add_unmarked(&mut runs, window, marked);
     }
     runs
+}
+
+/// Ranges, with neighbours made one where `may_join` says so.
+#[cfg(any(test, feature = "testing"))]
+fn joined(
+    ranges: impl Iterator<Item = Range<u64>>,
+    may_join: impl Fn(&Range<u64>, &Range<u64>) -> bool,
+) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start && may_join(last, &range) => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// Whether a MiB of a disk holds whole units of it only.
+fn fit(limits: &DiscardLimits) -> bool {
+    limits.alignment == 0 && WINDOW_BYTES.is_multiple_of(limits.granularity)
 }
 
 /// Adds the pieces of a range that have no mark, run by run.
@@ -464,8 +490,8 @@ impl Data {
         self.members.values().all(is_clean)
     }
 
-    /// By the name of each disk, which of its bytes are unused: free AUs, and in AUs of files the
-    /// pieces that hold no data.
+    /// By the name of each disk, which of its bytes are unused: runs of free AUs, and in AUs of
+    /// files the runs of pieces that hold no data.
     ///
     /// # Errors
     /// If the catalog cannot be read.
@@ -492,12 +518,14 @@ impl Data {
                 .run(layout.au_count())
                 .filter(is_free)
                 .map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
+            let mut unused = joined(free, |_, _| true);
             let here = holes.iter().filter(|(disk, ..)| *disk == member.number);
-            let piece = |(_, au, piece): &(DiskNumber, Au, Piece)| {
+            let pieces = here.map(|(_, au, piece)| {
                 let first = layout.au_offset(*au) + piece.offset();
                 first..first + PIECE_SIZE
-            };
-            (member.name().to_string(), free.chain(here.map(piece)).collect())
+            });
+            unused.extend(joined(pieces, |before, next| before.start / size == next.start / size));
+            (member.name().to_string(), unused)
         };
         Ok(self.members.values().filter(|member| !member.quorum).map(of).collect())
     }
@@ -538,10 +566,11 @@ impl Data {
         (from, most): (Au, u32),
         method: ReclaimMethod,
     ) -> Option<(Au, Reclaimed)> {
-        let run = self.space().take_free_to_discard(member.number, from, most)?;
-        let is_good = discard_units(Arc::clone(self), Arc::clone(member), run, method).await;
-        let bytes = u64::from(run.1) * self.au_size;
-        Some((Au(run.0.0 + run.1), Reclaimed::of(bytes, is_good)))
+        let limits = member.discard_limits().filter(|_| method == ReclaimMethod::Discard);
+        let (run, next) =
+            self.space().take_free_to_discard(member.number, from, most, limits.as_ref())?;
+        let done = discard_units(Arc::clone(self), Arc::clone(member), run, method).await;
+        Some((next, done))
     }
 
     /// Gives back pieces that were looked at, on some disks. Also those that were in use, and must
@@ -577,7 +606,8 @@ impl Data {
             self.takes_discards(member) && self.discards.under_way(member.number) == 0
         };
         for member in self.members.values().filter(idle) {
-            let run = self.space().take_to_discard(member.number, units);
+            let Some(limits) = member.discard_limits() else { continue };
+            let run = self.space().take_to_discard(member.number, units, &limits);
             if let Some(run) = run {
                 let discard = ReclaimMethod::Discard;
                 let units = discard_units(Arc::clone(self), Arc::clone(member), run, discard);
@@ -631,12 +661,20 @@ impl Data {
     ) -> Result<VecDeque<Ready>, FileError> {
         let (extents, pieces) =
             (Arc::clone(&self.extents), self.blocks_per_au() / BLOCKS_PER_PIECE);
+        let coarse: Vec<DiskNumber> = self
+            .members
+            .values()
+            .filter(|member| member.discard_limits().is_some_and(|limits| !fit(&limits)))
+            .map(|member| member.number)
+            .collect();
         let look = move |connection: &Connection| {
             let mut found = VecDeque::new();
             for (id, noted) in noted {
                 let Some(extent) = find(connection, &extents, id)? else { continue };
                 let (losses, marked) = (extent.losses(), extent.state().marked());
-                let ready = runs(&marked, &noted, pieces).into_iter();
+                let is_coarse = extent.disks().any(|disk| coarse.contains(&disk));
+                let window = if is_coarse { pieces } else { WINDOW };
+                let ready = runs(&marked, &noted, pieces, window).into_iter();
                 found.extend(ready.map(|pieces| Ready {
                     extent: Arc::clone(&extent),
                     losses,
@@ -778,18 +816,58 @@ impl Drop for Late<'_> {
     }
 }
 
-/// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be
-/// silent. Returns whether it succeeded; if not, it has failed, or the disk was released meanwhile.
+/// Gives back bytes of a disk, by discards those that are whole units of it: one request after the
+/// other. Calls `be_late` from the time on after which a silent disk would have failed. After a request that
+/// fails, or when the disk was released meanwhile, the rest has failed too.
+async fn give_back(
+    group: &Data,
+    member: &Member,
+    method: ReclaimMethod,
+    bytes: Range<u64>,
+    mut be_late: impl FnMut(),
+) -> Reclaimed {
+    let losses = member.losses();
+    let requests: Vec<Range<u64>> = match (method, member.discard_limits()) {
+        (ReclaimMethod::Discard, Some(limits)) => limits.requests(bytes).collect(),
+        (ReclaimMethod::Discard, None) => {
+            return Reclaimed { bytes: 0, failed: bytes.end - bytes.start };
+        }
+        (ReclaimMethod::Zero, _) => {
+            let parts = bytes.clone().step_by(REQUEST_MAX as usize);
+            parts.map(|start| start..bytes.end.min(start + REQUEST_MAX)).collect()
+        }
+    };
+    let began = group.world.monotonic();
+    let mut all = Reclaimed::default();
+    for request in requests {
+        let length = request.end - request.start;
+        let is_good = all.failed == 0 && member.losses() == losses && !member.has_left() && {
+            let disk_io = match method {
+                ReclaimMethod::Discard => member.start_discard(request.start, length),
+                ReclaimMethod::Zero => member.start_write_zeroes(request.start, length),
+            };
+            wait_for_end(group, member, (losses, began), disk_io, &mut be_late).await
+        };
+        if is_good && method == ReclaimMethod::Zero {
+            // The next flush is for them, too.
+            member.note_write_done();
+        }
+        let (bytes, failed) = if is_good { (length, 0) } else { (0, length) };
+        all.add(Reclaimed { bytes, failed });
+    }
+    all
+}
+
+/// Waits for the end of one request. `losses` of the disk, and the time, are those when the first
+/// request began.
 async fn wait_for_end(
     group: &Data,
     member: &Member,
-    losses: u64,
+    (losses, began): (u64, Duration),
     mut disk_io: DiskIo<'_>,
-    be_late: impl FnOnce(),
+    be_late: &mut impl FnMut(),
 ) -> bool {
     let patience = Duration::from_millis(group.attributes().disk_timeout_ticks * TICK_MS);
-    let began = group.world.monotonic();
-    let mut be_late = Some(be_late);
     let mut end = pin!(disk_io.wait());
     loop {
         if let Either::Left((ended, _)) =
@@ -801,50 +879,37 @@ async fn wait_for_end(
         if member.disk().is_none() || member.losses() != losses || member.has_left() {
             return false;
         }
-        if group.world.monotonic().saturating_sub(began) >= patience
-            && let Some(be_late) = be_late.take()
-        {
+        if group.world.monotonic().saturating_sub(began) >= patience {
             be_late();
             reached::at(Mark::DiscardLate);
         }
     }
 }
 
-/// Begins to give back bytes of a disk.
-fn start<'a>(
-    member: &'a Member,
-    method: ReclaimMethod,
-    (offset, length): (u64, u64),
-) -> DiskIo<'a> {
-    match method {
-        ReclaimMethod::Discard => member.start_discard(offset, length),
-        ReclaimMethod::Zero => member.start_write_zeroes(offset, length),
-    }
-}
-
-/// Gives back AUs that were taken for that. Returns whether it succeeded.
+/// Gives back AUs that were taken for that.
 async fn discard_units(
     group: Arc<Data>,
     member: Arc<Member>,
     (first, count): (Au, u32),
     method: ReclaimMethod,
-) -> bool {
+) -> Reclaimed {
     let _busy = group.discards.begin(member.number);
-    let losses = member.losses();
-    let place = (member.layout().au_offset(first), u64::from(count) * group.au_size);
-    let disk_io = start(&member, method, place);
+    let from = member.layout().au_offset(first);
+    let bytes = from..from + u64::from(count) * group.au_size;
     if planted::has(Bug::DiscardBehindReuse) {
         group.space().discarded(member.number, first, count, true);
-        return wait_for_end(&group, &member, losses, disk_io, || {}).await;
+        return give_back(&group, &member, method, bytes, || {}).await;
     }
     let mut late = None;
     let be_late = || {
-        *group.discards.state().late.entry(member.number).or_default() += count;
-        late = Some(Late(&group.discards, member.number, count));
-        group.freeing.coming().note_freed();
+        if late.is_none() {
+            *group.discards.state().late.entry(member.number).or_default() += count;
+            late = Some(Late(&group.discards, member.number, count));
+            group.freeing.coming().note_freed();
+        }
     };
-    let done = wait_for_end(&group, &member, losses, disk_io, be_late).await;
-    group.space().discarded(member.number, first, count, done);
+    let done = give_back(&group, &member, method, bytes, be_late).await;
+    group.space().discarded(member.number, first, count, done.failed == 0);
     drop(late);
     group.freeing.coming().note_freed();
     done
@@ -898,9 +963,9 @@ async fn try_pieces(
     let mut discards = Vec::new();
     for run in &runs {
         for (mirror, member) in &places {
-            let offset = member.layout().au_offset(mirror.au) + run.start as u64 * PIECE_SIZE;
-            let place = (offset, run.len() as u64 * PIECE_SIZE);
-            discards.push(discard_piece(group, member, place, method));
+            let unit = member.layout().au_offset(mirror.au);
+            let bytes = unit + run.start as u64 * PIECE_SIZE..unit + run.end as u64 * PIECE_SIZE;
+            discards.push(give_back_run(group, member, method, bytes));
         }
     }
     let mut all = Reclaimed::default();
@@ -935,16 +1000,14 @@ impl Data {
 }
 
 /// On one mirror.
-async fn discard_piece(
+async fn give_back_run(
     group: &Data,
     member: &Member,
-    place: (u64, u64),
     method: ReclaimMethod,
+    bytes: Range<u64>,
 ) -> Reclaimed {
     let _busy = group.discards.begin(member.number);
-    let losses = member.losses();
-    let disk_io = start(member, method, place);
-    Reclaimed::of(place.1, wait_for_end(group, member, losses, disk_io, || {}).await)
+    give_back(group, member, method, bytes, || {}).await
 }
 
 #[cfg(test)]
@@ -959,11 +1022,12 @@ mod tests {
 
     #[test]
     fn neighbours_without_data_go_along() {
-        assert_eq!(runs(&bits(&[0, 3, 20]), &bits(&[1]), 64), [1..3, 4..16]);
-        assert_eq!(runs(&bits(&[0]), &bits(&[17]), 64), std::slice::from_ref(&(16..32)));
-        assert_eq!(runs(&bits(&[]), &bits(&[15, 16]), 64), std::slice::from_ref(&(0..32)));
-        assert_eq!(runs(&bits(&[1]), &bits(&[1]), 16), [0..1, 2..16]);
-        assert!(runs(&bits(&[]), &bits(&[]), 64).is_empty());
+        assert_eq!(runs(&bits(&[0, 3, 20]), &bits(&[1]), 64, 16), [1..3, 4..16]);
+        assert_eq!(runs(&bits(&[0]), &bits(&[17]), 64, 16), std::slice::from_ref(&(16..32)));
+        assert_eq!(runs(&bits(&[]), &bits(&[15, 16]), 64, 16), std::slice::from_ref(&(0..32)));
+        assert_eq!(runs(&bits(&[1]), &bits(&[1]), 16, 16), [0..1, 2..16]);
+        assert!(runs(&bits(&[]), &bits(&[]), 64, 16).is_empty());
+        assert_eq!(runs(&bits(&[5]), &bits(&[1]), 64, 64), [0..5, 6..64]);
     }
 
     /// However long discards take, they take a hundredth of the time of disks that are used. (In

@@ -40,7 +40,10 @@ pub(crate) mod safe_capacity;
 pub(crate) mod slots;
 pub(crate) mod stripes;
 
-use crate::planted::{self, Bug};
+use crate::{
+    disk::discard_limits::DiscardLimits,
+    planted::{self, Bug},
+};
 use plinth_format::{Au, DiskNumber, Layout};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -310,20 +313,36 @@ impl Space {
         self.change(disk, au, AuState::Reclaimable, AuState::Free);
     }
 
-    /// Takes adjacent free AUs of a disk, at most `most`, to be discarded: the first, and how many.
-    /// Each must come back by [`Space::discarded`].
-    pub fn take_to_discard(&mut self, disk: DiskNumber, most: u32) -> Option<(Au, u32)> {
-        self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most)
+    /// Takes adjacent free AUs of a disk to be discarded: the first, and how many. At most `most`
+    /// are stained; the others are those that share a unit of the device with them. Each must come
+    /// back by [`Space::discarded`].
+    pub fn take_to_discard(
+        &mut self,
+        disk: DiskNumber,
+        most: u32,
+        limits: &DiscardLimits,
+    ) -> Option<(Au, u32)> {
+        self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most, limits)
     }
 
-    /// The same of all free AUs, stained or not, of which the first is not before `from`.
+    /// Bytes of a disk's free AUs that its device cannot give back, as they share its units with
+    /// AUs in use.
+    #[must_use]
+    pub fn cut_off(&self, disk: DiskNumber, limits: &DiscardLimits) -> u64 {
+        self.disks.get(&disk).map_or(0, |space| space.cut_off(limits))
+    }
+
+    /// Takes adjacent free AUs to be discarded, stained or not: the first that are not before
+    /// `from`, at most `most`, or what two units of the device need. Also the AU to go on from: the
+    /// last one that was taken, where a unit begins in it that others complete.
     pub fn take_free_to_discard(
         &mut self,
         disk: DiskNumber,
         from: Au,
         most: u32,
-    ) -> Option<(Au, u32)> {
-        self.disks.get_mut(&disk)?.take_free_to_discard(from, most)
+        limits: Option<&DiscardLimits>,
+    ) -> Option<((Au, u32), Au)> {
+        self.disks.get_mut(&disk)?.take_free_to_discard(from, most, limits)
     }
 
     /// Ends a discard, or gives it up: `done` if it need not be tried again. Ignores a disk that
@@ -620,7 +639,7 @@ impl DiskSpace {
         self.stained[word] & !self.taken(word)
     }
 
-    fn take_to_discard(&mut self, most: u32) -> Option<(Au, u32)> {
+    fn take_to_discard(&mut self, most: u32, limits: &DiscardLimits) -> Option<(Au, u32)> {
         let words = self.stained.len();
         let word = (self.first_stain..words).find(|word| self.to_discard(*word) != 0)?;
         if (self.first_stain..word).all(|word| self.stained[word] == 0) {
@@ -633,11 +652,17 @@ impl DiskSpace {
         };
         let count = first.run(most.max(1)).take_while(|au| is_ready(*au)).count();
         let count = u32::try_from(count).expect("as many as a disk has");
+        let (first, count) = self.with_neighbours(first, count, limits);
         first.run(count).for_each(|au| self.set(au, AuState::Discarding));
         Some((first, count))
     }
 
-    fn take_free_to_discard(&mut self, from: Au, most: u32) -> Option<(Au, u32)> {
+    fn take_free_to_discard(
+        &mut self,
+        from: Au,
+        most: u32,
+        limits: Option<&DiscardLimits>,
+    ) -> Option<((Au, u32), Au)> {
         let words = self.low.len();
         let (start, bit) = place(from);
         let taken = |word: usize| self.taken(word) | if word == start { bit - 1 } else { 0 };
@@ -647,13 +672,75 @@ impl DiskSpace {
             let (word, bit) = place(*au);
             word < words && self.taken(word) & bit == 0
         };
-        let count = first.run(most.max(1)).take_while(is_free).count();
-        let count = u32::try_from(count).expect("as many as a disk has");
+        let size = self.layout.au_size();
+        let coarse = limits
+            .filter(|limits| limits.alignment > 0 || !size.is_multiple_of(limits.granularity));
+        let least = coarse.map_or(1, |limits| 2 * limits.granularity.div_ceil(size));
+        let most = most.max(u32::try_from(least).unwrap_or(u32::MAX));
+        let count = first.run(most).take_while(is_free).count();
+        let mut count = u32::try_from(count).expect("as many as a disk has");
+        let mut next = Au(first.0 + count);
+        if let Some(limits) = coarse.filter(|_| count == most) {
+            // More may follow: the run ends with a unit.
+            let begin = self.layout.au_offset(first);
+            let units = limits.inwards(begin..self.layout.au_offset(next));
+            let bytes = units.end - begin;
+            count = u32::try_from(bytes.div_ceil(size)).expect("at most as many as before");
+            next = Au(first.0 + u32::try_from(bytes / size).expect("as many or one less"));
+        }
         for au in first.run(count) {
             self.stain(au, true);
             self.set(au, AuState::Discarding);
         }
-        Some((first, count))
+        Some(((first, count), next))
+    }
+
+    /// Adds the free AUs to a run that complete units of the device at its edges. Only those
+    /// without a stain: a stained one completes its units itself, when it is discarded. So a free
+    /// AU without a stain shares a unit that was not discarded only with AUs that are not free, or
+    /// are stained: with them it will go.
+    fn with_neighbours(&self, first: Au, count: u32, limits: &DiscardLimits) -> (Au, u32) {
+        let bytes = |first: Au, end: Au| self.layout.au_offset(first)..self.layout.au_offset(end);
+        let end = Au(first.0 + count);
+        let touched = limits.outwards(bytes(first, end));
+        let is_clean = |au: &Au| {
+            let (word, bit) = place(*au);
+            au.0 < self.layout.au_count() && (self.taken(word) | self.stained[word]) & bit == 0
+        };
+        let is_before = |au: &Au| self.layout.au_offset(au.next()) > touched.start;
+        let before = (0..first.0).rev().map(Au).take_while(|au| is_before(au) && is_clean(au));
+        let is_behind = |au: &Au| self.layout.au_offset(*au) < touched.end;
+        let behind = (end.0..).map(Au).take_while(|au| is_behind(au) && is_clean(au));
+        let widest = before.last().unwrap_or(first)..behind.last().map_or(end, Au::next);
+        let units = limits.inwards(bytes(widest.start, widest.end));
+        if units.is_empty() {
+            return (first, count);
+        }
+        let has_units = |au: &Au| {
+            self.layout.au_offset(*au) < units.end && self.layout.au_offset(au.next()) > units.start
+        };
+        let from = (widest.start.0..first.0).map(Au).find(has_units).unwrap_or(first);
+        let to = (end.0..widest.end.0).map(Au).take_while(has_units).last().map_or(end, Au::next);
+        (from, to.0 - from.0)
+    }
+
+    fn cut_off(&self, limits: &DiscardLimits) -> u64 {
+        let size = self.layout.au_offset(Au(1));
+        if limits.alignment == 0 && size.is_multiple_of(limits.granularity) {
+            return 0;
+        }
+        let is_free = |au: Au| matches!(self.state(au), AuState::Free | AuState::Discarding);
+        let mut cut_off = 0;
+        let mut next = 0;
+        while let Some(first) = (next..self.layout.au_count()).find(|au| is_free(Au(*au))) {
+            next = (first..self.layout.au_count())
+                .find(|au| !is_free(Au(*au)))
+                .unwrap_or(self.layout.au_count());
+            let run = self.layout.au_offset(Au(first))..self.layout.au_offset(Au(next));
+            let units = limits.inwards(run.clone());
+            cut_off += (run.end - run.start) - (units.end - units.start);
+        }
+        cut_off
     }
 
     fn set(&mut self, au: Au, to: AuState) {
@@ -766,11 +853,18 @@ fn place(au: Au) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{disk::discard_limits::DiscardMeans, testing::Numbers};
     use plinth_format::layout::MIB;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     const DISK: DiskNumber = DiskNumber(3);
+    /// Every block can be discarded by itself.
+    const ANY: DiscardLimits = limits(4096, 0);
+
+    const fn limits(granularity: u64, alignment: u64) -> DiscardLimits {
+        DiscardLimits { means: DiscardMeans::Unmap, granularity, alignment, maximum: u64::MAX }
+    }
 
     fn layout(units: u64) -> Layout {
         Layout::new(units * MIB, MIB).expect("large enough")
@@ -819,11 +913,11 @@ mod tests {
     #[test]
     fn a_free_unit_is_discarded_or_allocated() {
         let mut space = space(40);
-        assert_eq!(space.take_to_discard(DISK, 8), None, "nothing was written yet");
+        assert_eq!(space.take_to_discard(DISK, 8, &ANY), None, "nothing was written yet");
         space.stain(DISK);
         let total = space.total(DISK);
         assert_eq!((space.stains(DISK), space.free(DISK)), (total, total));
-        let (first, count) = space.take_to_discard(DISK, 3).expect("a run");
+        let (first, count) = space.take_to_discard(DISK, 3, &ANY).expect("a run");
         assert_eq!((count, space.discarding(DISK), space.free(DISK)), (3, 3, total - 3));
         assert_eq!(
             (space.used(DISK), space.unowned(DISK), space.available(DISK)),
@@ -833,48 +927,109 @@ mod tests {
         let given: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
         assert_eq!(given.len(), total as usize - 3);
         assert!(!given.contains(&first), "being discarded");
-        assert_eq!(space.take_to_discard(DISK, 3), None, "the rest is somebody's");
+        assert_eq!(space.take_to_discard(DISK, 3, &ANY), None, "the rest is somebody's");
         space.discarded(DISK, first, 2, true);
         space.discarded(DISK, Au(first.0 + 2), 1, false);
         assert_eq!((space.free(DISK), space.stains(DISK)), (3, 1), "one was given up");
-        assert_eq!(space.take_to_discard(DISK, 8), Some((Au(first.0 + 2), 1)));
+        assert_eq!(space.take_to_discard(DISK, 8, &ANY), Some((Au(first.0 + 2), 1)));
         space.discarded(DISK, Au(first.0 + 2), 1, true);
         space.release(DISK, given[0], 1);
-        assert_eq!(space.take_to_discard(DISK, 8), None, "its commit is not durable");
+        assert_eq!(space.take_to_discard(DISK, 8, &ANY), None, "its commit is not durable");
         assert_eq!(space.take_reclaimable(1), [(DISK, given[0])]);
-        assert_eq!(space.take_to_discard(DISK, 8), None, "its I/O has not ended");
+        assert_eq!(space.take_to_discard(DISK, 8, &ANY), None, "its I/O has not ended");
         space.freed(DISK, given[0]);
-        assert_eq!(space.take_to_discard(DISK, 8), Some((given[0], 1)));
+        assert_eq!(space.take_to_discard(DISK, 8, &ANY), Some((given[0], 1)));
         space.remove_disk(DISK);
         space.discarded(DISK, given[0], 1, true);
     }
 
-    /// All free AUs are taken in order, stained or not, and no others.
+    /// All free AUs are taken in order, stained or not, and no others; and all units of the device
+    /// that lie in them go back.
     #[test]
-    fn every_free_unit_is_taken_once_to_be_discarded() {
-        for units in [13, 64, 65, 127, 128, 129, 1000] {
+    fn every_free_unit_is_taken_to_be_discarded() {
+        let all_limits = [(4096, 0), (MIB, 4096), (3 * MIB, 0), (8 * MIB, 5 * MIB + 512)];
+        let all = [13, 64, 65, 127, 128, 129, 1000];
+        let all = all.into_iter().flat_map(|units| all_limits.map(|limits| (units, limits)));
+        for (units, (granularity, alignment)) in all {
+            let limits = limits(granularity, alignment);
+            let layout = layout(units);
             let mut space = space(units);
             let total = space.total(DISK);
             let used: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
-            let is_kept = |au: &Au| au.0 % 5 == 0 || (60..70).contains(&au.0);
+            let is_kept = |au: &Au| au.0 % 31 == 0 || (60..70).contains(&au.0);
             used.iter().filter(|au| !is_kept(au)).for_each(|au| space.cancel(DISK, *au));
-            let kept = used.iter().filter(|au| is_kept(au)).count();
-            let (mut from, mut taken) = (Au(0), Vec::new());
-            while let Some((first, count)) = space.take_free_to_discard(DISK, from, 7) {
-                assert!(first >= from);
+            let kept = u32::try_from(used.iter().filter(|au| is_kept(au)).count()).expect("few");
+            let (mut from, mut taken, mut given_back) = (Au(0), BTreeSet::new(), 0);
+            while let Some(((first, count), next)) =
+                space.take_free_to_discard(DISK, from, 7, Some(&limits))
+            {
+                assert!(first >= from && next > first, "it goes on");
                 assert_eq!(space.discarding(DISK), count);
-                assert_eq!(space.available(DISK), total - kept as u32, "none seems to be in use");
+                assert_eq!(space.available(DISK), total - kept, "none seems to be in use");
+                let bytes = layout.au_offset(first)..layout.au_offset(Au(first.0 + count));
+                let whole = limits.inwards(bytes);
+                given_back += whole.end - whole.start;
                 taken.extend(first.run(count));
                 space.discarded(DISK, first, count, true);
-                from = Au(first.0 + count);
+                from = next;
             }
-            let free: Vec<Au> = layout(units)
-                .data_units()
-                .filter(|au| !used.contains(au) || !is_kept(au))
-                .collect();
-            assert_eq!(taken, free, "{units}");
+            let free: BTreeSet<Au> = layout.data_units().filter(|au| !is_kept(au)).collect();
+            assert_eq!(taken, free, "{units} {limits:?}");
+            let whole = free.len() as u64 * MIB - space.cut_off(DISK, &limits);
+            assert_eq!(given_back, whole, "{units} {limits:?}");
             assert_eq!(space.stains(DISK), 0);
-            assert_eq!(space.take_free_to_discard(DISK, Au(u32::MAX), 7), None);
+            assert_eq!(space.take_free_to_discard(DISK, Au(u32::MAX), 7, None), None);
+        }
+    }
+
+    /// In whatever order AUs are freed and discarded: every unit of the device that lies in free
+    /// AUs only has gone back, and what has not is what `cut_off` says.
+    #[test]
+    fn every_unit_goes_back_when_its_last_au_is_free() {
+        for (granularity, alignment) in
+            [(4096, 0), (MIB / 4, MIB / 8), (MIB, 4096), (3 * MIB, 0), (8 * MIB, 5 * MIB + 512)]
+        {
+            let limits = limits(granularity, alignment);
+            let mut numbers = Numbers::new(granularity + alignment);
+            let mut space = space(70);
+            let mut used: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let keep = used.split_off(50);
+            let mut given_back = vec![false; 70 * MIB as usize / 512];
+            let mut discard_some = |space: &mut Space, runs: usize| {
+                for _ in 0..runs {
+                    let Some((first, count)) = space.take_to_discard(DISK, 3, &limits) else {
+                        return;
+                    };
+                    let at = layout(70).au_offset(first);
+                    for request in limits.requests(at..at + u64::from(count) * MIB) {
+                        let sectors = request.start / 512..request.end / 512;
+                        sectors.for_each(|sector| given_back[sector as usize] = true);
+                    }
+                    space.discarded(DISK, first, count, true);
+                }
+            };
+            while !used.is_empty() {
+                let which = numbers.below(used.len() as u64) as usize;
+                space.cancel(DISK, used.swap_remove(which));
+                discard_some(&mut space, numbers.below(3) as usize);
+            }
+            discard_some(&mut space, usize::MAX);
+            assert_eq!(space.stains(DISK), 0);
+            let is_free = |au: Au| space.state(DISK, au) == Some(AuState::Free);
+            let sectors = (alignment / 512..70 * MIB / 512).step_by(granularity as usize / 512);
+            let mut all = 0;
+            for unit in sectors {
+                let unit = unit..unit + granularity / 512;
+                let is_whole = unit.clone().all(|sector| is_free(Au((sector * 512 / MIB) as u32)));
+                let is_given = unit
+                    .clone()
+                    .all(|sector| given_back.get(sector as usize).copied().unwrap_or(false));
+                assert_eq!(is_given, is_whole, "{limits:?} {unit:?}");
+                all += if is_given { granularity } else { 0 };
+            }
+            let free = u64::from(space.free(DISK)) * MIB;
+            assert_eq!(space.cut_off(DISK, &limits), free - all, "{limits:?}");
+            drop(keep);
         }
     }
 
@@ -884,13 +1039,13 @@ mod tests {
     fn units_reserved_for_a_shrink_are_not_discarded() {
         let mut space = space(200);
         space.stain(DISK);
-        let (first, count) = space.take_to_discard(DISK, 1000).expect("a run");
+        let (first, count) = space.take_to_discard(DISK, 1000, &ANY).expect("a run");
         space.reserve_for_shrink(DISK, Some(layout(40)));
         assert!(space.reserved_in_use(DISK) > 0);
         assert_eq!(space.used(DISK), 0);
         space.discarded(DISK, first, count, false);
         assert_eq!(space.reserved_in_use(DISK), 0);
-        while let Some((first, count)) = space.take_to_discard(DISK, 1000) {
+        while let Some((first, count)) = space.take_to_discard(DISK, 1000, &ANY) {
             assert!(first.run(count).all(|au| !space.is_reserved_for_shrink(DISK, au)));
             space.discarded(DISK, first, count, true);
         }
@@ -912,7 +1067,7 @@ mod tests {
             space.reserve_for_shrink(DISK, Some(layout(after)));
             space.cut(DISK, layout(after));
             let mut discarded = BTreeSet::new();
-            while let Some((first, count)) = space.take_to_discard(DISK, 8) {
+            while let Some((first, count)) = space.take_to_discard(DISK, 8, &ANY) {
                 discarded.extend(first.run(count));
                 space.discarded(DISK, first, count, true);
             }
@@ -1006,7 +1161,7 @@ mod tests {
                         space.freed(DISK, au);
                         model.insert(au, (AuState::Free, 0));
                     },
-                    5 => if let Some((first, count)) = space.take_to_discard(DISK, u32::from(pick % 7)) {
+                    5 => if let Some((first, count)) = space.take_to_discard(DISK, u32::from(pick % 7), &ANY) {
                         for au in first.run(count) {
                             prop_assert_eq!(model[&au].0, AuState::Free);
                             model.insert(au, (AuState::Discarding, 0));

@@ -4,8 +4,10 @@
 use super::{Image, Numbers, lock};
 use crate::{
     completion::{Completer, Completion, Done, completion},
+    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     world::{Disk, Identity, Io, Sectors},
 };
+use plinth_format::BLOCK_SIZE;
 use std::{
     fmt, io,
     sync::{
@@ -152,7 +154,7 @@ pub struct MemoryDisk {
     path: Arc<str>,
     size: u64,
     sectors: Sectors,
-    can_discard: bool,
+    discards: Result<DiscardLimits, NoDiscards>,
     medium: Arc<Mutex<Medium>>,
 }
 
@@ -184,9 +186,20 @@ impl MemoryDisk {
             path: path.into(),
             size,
             sectors,
-            can_discard: true,
+            discards: Ok(DiscardLimits {
+                means: DiscardMeans::Unmap,
+                granularity: BLOCK_SIZE as u64,
+                alignment: 0,
+                maximum: u64::MAX,
+            }),
             medium: Arc::new(Mutex::new(medium)),
         }
+    }
+
+    /// The same disk, which honours other discards, or none.
+    #[must_use]
+    pub fn with_discards(self, discards: Result<DiscardLimits, NoDiscards>) -> Self {
+        Self { discards, ..self }
     }
 
     #[must_use]
@@ -326,6 +339,18 @@ impl MemoryDisk {
         medium.claimed = false;
     }
 
+    /// # Panics
+    /// If the disk does not honour all of a discard.
+    fn check_discard(&self, offset: u64, length: u64) {
+        let limits = self.discards.expect("a disk that discards");
+        let range = offset..offset + length;
+        assert!(
+            limits.inwards(range.clone()) == range && length <= limits.maximum,
+            "{}: a discard of {range:?}, and {limits:?}",
+            self.path
+        );
+    }
+
     fn perform(&self, io: Io) -> Done {
         let mut guard = lock(&self.medium);
         let medium = &mut *guard;
@@ -381,6 +406,7 @@ impl MemoryDisk {
                 medium.image.flush();
             }
             Io::Discard { offset, length } => {
+                self.check_discard(offset, length);
                 // The content of discarded blocks is undefined: noise is the hardest case.
                 let mut noise = Numbers::new(offset);
                 medium.image.discard(offset, length, |bytes| noise.fill(bytes));
@@ -442,8 +468,8 @@ impl Disk for OpenDisk {
         Identity(self.disk.path.to_string())
     }
 
-    fn can_discard(&self) -> bool {
-        self.disk.can_discard
+    fn discards(&self) -> Result<DiscardLimits, NoDiscards> {
+        self.disk.discards
     }
 
     fn submit(&self, io: Io) -> Completion {

@@ -14,6 +14,7 @@ use super::super::Result;
 use plinth_engine::{
     admin::{AdminError, Code},
     completion::{Completion, Done},
+    disk::discard_limits::{DiscardLimits, NoDiscards},
     group::offline::FoundDisk,
     world::{Disk, Identity, Io, Sectors, World},
 };
@@ -215,8 +216,8 @@ impl Disk for DumpedDisk {
         Identity(self.about.device.clone())
     }
 
-    fn can_discard(&self) -> bool {
-        false
+    fn discards(&self) -> std::result::Result<DiscardLimits, NoDiscards> {
+        Err(NoDiscards::Dump)
     }
 
     fn submit(&self, io: Io) -> Completion {
