@@ -462,7 +462,7 @@ fn a_discard_gives_the_space_back() {
     });
 }
 
-/// Of a file and of a loop device. What is around the zeros stays, and the size too.
+/// Of a file and of a loop device. The bytes around the zeros stay, and the size too.
 #[test]
 fn zeroes_are_written() {
     let files = Files::new();

@@ -43,7 +43,7 @@ fn noise_all_over(disk: &Path, seed: u64) {
     file.sync_all().expect("sync");
 }
 
-/// What `du` shows of the files, in bytes.
+/// The space of the files, as `du` shows it, in bytes.
 fn du(files: &[PathBuf]) -> f64 {
     let blocks = files.iter().map(|file| fs::metadata(file).expect("metadata").blocks());
     (blocks.sum::<u64>() * 512) as f64
@@ -144,7 +144,9 @@ fn zeroes_are_written_over_what_is_free() {
         let has_data = |offset: &u64| bytes(disk, *offset, PIECE).iter().any(|byte| *byte != 0);
         ((0..SIZE).step_by(PIECE).filter(has_data).count() * PIECE) as f64
     });
-    assert_close(used.sum(), total(&before, "after_mb"));
+    // Of the catalog some blocks are zero.
+    let (used, most): (f64, _) = (used.sum(), total(&before, "after_mb"));
+    assert!(used <= most && used >= 0.9 * most, "{used} {most}");
     kept.must_read_right();
     instance.check("DATA");
     let refused = instance.refused("ALTER DISKGROUP data RECLAIM DISK nosuch");

@@ -67,7 +67,7 @@ pub enum Command {
     /// Starts a RECLAIM.
     Reclaim(ReclaimOrder),
     StopReclaim,
-    /// What the disks hold, and would hold after a RECLAIM.
+    /// How much the disks hold, and would hold after a RECLAIM.
     Reclaimable(Selection),
     /// Users, user groups, owners and permissions.
     Access(AccessChange),

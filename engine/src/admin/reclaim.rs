@@ -1,4 +1,4 @@
-//! RECLAIM: what it is ordered to do, and what it would give back.
+//! RECLAIM: its order, and its estimate.
 
 use super::Selection;
 use crate::words::sql_words;
@@ -23,7 +23,7 @@ pub struct ReclaimOrder {
     pub power: Option<u32>,
 }
 
-/// What a disk holds, and what it would hold after a RECLAIM. Bytes.
+/// How much a disk holds, and how much it would hold after a RECLAIM. Bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaimable {
     pub disk: String,
@@ -34,7 +34,7 @@ pub struct Reclaimable {
     pub metadata: u64,
     /// Free bytes that share a unit of the device with others: it does not give them back.
     pub cut_off: u64,
-    /// What the file of the disk takes in its file system, if that can be seen.
+    /// The space of the disk's file in its file system, if that can be seen.
     pub allocated: Option<u64>,
     pub takes_discards: bool,
 }

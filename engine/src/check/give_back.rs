@@ -30,8 +30,8 @@
 //! power 100.
 //!
 //! A disk that is not ONLINE, leaves the group, or fails several times in succession, is left out,
-//! and the operation ends with an error that names it. What is freed behind the position is not
-//! given back again.
+//! and the operation ends with an error that names it. Space that is freed behind the position is
+//! not given back again.
 
 use crate::{
     admin::{
@@ -107,8 +107,9 @@ struct State {
 struct Position {
     is_zero: bool,
     power: u32,
-    /// Bytes that were given back, of so many.
+    /// Bytes that were given back.
     bytes: u64,
+    /// Bytes that were to be given back when it began.
     work: u64,
     /// The AU of each disk at which it goes on.
     disks: BTreeMap<DiskNumber, Au>,
@@ -207,7 +208,7 @@ impl Reclaim {
 }
 
 impl Upkeep {
-    /// What each disk holds, and would hold after a RECLAIM.
+    /// How much each disk holds, and would hold after a RECLAIM.
     ///
     /// # Errors
     /// If there is no such disk, or the catalog cannot be read.
@@ -664,7 +665,7 @@ impl Upkeep {
             let why = error.as_ref().map_or_else(String::new, |error| format!("; {error}"));
             if let Some(progress) = &mut state.progress {
                 if is_over && error.is_none() {
-                    // What got an owner meanwhile did not have to go back.
+                    // Space that got an owner meanwhile did not have to go back.
                     progress.work = progress.so_far;
                 }
                 progress.state =

@@ -817,8 +817,8 @@ impl Drop for Late<'_> {
 }
 
 /// Gives back bytes of a disk, by discards those that are whole units of it: one request after the
-/// other. Calls `be_late` from the time on after which a silent disk would have failed. After a request that
-/// fails, or when the disk was released meanwhile, the rest has failed too.
+/// other. Calls `be_late` from the time on after which a silent disk would have failed. After a
+/// request that fails, or when the disk was released meanwhile, the rest has failed too.
 async fn give_back(
     group: &Data,
     member: &Member,

@@ -48,7 +48,7 @@ impl Progress {
         self.advance_by(now, 1, bytes);
     }
 
-    /// So many more are done.
+    /// The same of `count`.
     pub fn advance_by(&mut self, now: Duration, count: u64, bytes: u64) {
         self.so_far += count;
         self.bytes += bytes;

@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// What the disks hold, and would hold after a RECLAIM.
+    /// How much the disks hold, and would hold after a RECLAIM.
     ///
     /// # Errors
     /// If there is no such disk, or the engine ends before it answers.

@@ -1,5 +1,3 @@
-//! `EXPLAIN WORK FOR ALTER DISKGROUP ... RECLAIM`: what each disk holds now, and what it would hold
-//! after that. A row for each disk, and a last one, `TOTAL`, with their sums.
 
 use super::{Context, Notice, Result, SqlError, alter::one_group, note};
 use crate::{
