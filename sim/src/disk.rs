@@ -509,10 +509,11 @@ impl SimDisk {
                     }
                 }
             }
-            // The array gives back what is zero.
+            // The array gives zeros back. Blocks that were never written stay as they are: a
+            // large disk of zeros would not fit into memory.
             Io::WriteZeroes { offset, length } => {
                 medium.lend(offset, length, false);
-                medium.image.write_zeroes(offset, length);
+                medium.image.discard(offset, length, |_| {});
             }
         }
         Done { result: Ok(()), buffer: None }
