@@ -226,6 +226,12 @@ impl SimDisk {
         }
     }
 
+    /// The same device, with other limits for its discards, if it honours any.
+    #[must_use]
+    pub fn honouring(self, limits: DiscardLimits) -> Self {
+        Self { discards: self.discards.map(|_| limits), ..self }
+    }
+
     /// Another device with the same bytes.
     pub fn clone_as(&self, label: &str) -> Self {
         Self::with(&self.core, label, self.size(), self.sectors, self.image(), self.discards)

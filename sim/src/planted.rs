@@ -27,7 +27,7 @@ const RARE: &[Bug] = &[
     Bug::SumsBeforeData,
     Bug::ResyncOvertakesWriter,
     Bug::DoubtfulPlaceFreed,
-    Bug::HoleDiscardedEarly,
+    Bug::DiscardedEarly,
     Bug::SyncingStampKept,
     Bug::MoveOvertakesWriter,
     Bug::OldPlaceLeft,

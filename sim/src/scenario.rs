@@ -31,6 +31,7 @@ use plinth_engine::{
         Survey,
     },
     api::{Caller, Changes, ConnectionId, NewFile, Node, ROOT},
+    disk::discard_limits::{DiscardLimits, DiscardMeans},
     error::FileError,
     event::Event,
     files::session::Session,
@@ -61,6 +62,14 @@ pub const DISK_SIZE: u64 = 40 * MIB;
 
 /// Sectors of a disk, if the story does not say.
 pub const SECTORS: Sectors = Sectors { logical: 512, physical: 4096 };
+
+/// Any block can be discarded by itself.
+pub const FINE: DiscardLimits = DiscardLimits {
+    means: DiscardMeans::Unmap,
+    granularity: 4096,
+    alignment: 0,
+    maximum: u64::MAX,
+};
 
 const CALLER: Caller = Caller { uid: 0, gid: 0 };
 
@@ -234,8 +243,19 @@ impl World {
 
     /// Adds a disk of `size` bytes to the host. Returns its number.
     pub fn add_disk(&mut self, size: u64, sectors: Sectors, failure_group: &str) -> usize {
+        self.add_disk_honouring(FINE, size, sectors, failure_group)
+    }
+
+    /// As [`Self::add_disk`]. If the disk honours discards, then these.
+    pub fn add_disk_honouring(
+        &mut self,
+        limits: DiscardLimits,
+        size: u64,
+        sectors: Sectors,
+        failure_group: &str,
+    ) -> usize {
         let path = format!("/disk{}", self.disks.len());
-        let disk = SimDisk::new(&self.core, &path, size, sectors);
+        let disk = SimDisk::new(&self.core, &path, size, sectors).honouring(limits);
         self.host.attach(&path, disk.clone());
         self.disks.push(disk);
         self.failure_groups.push(failure_group.to_owned());

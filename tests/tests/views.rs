@@ -50,6 +50,7 @@ fn every_view_answers() {
         ("v$asm_file_iostat", "group_number"),
         ("v$asm_disk_iostat", "group_number"),
         ("v$asm_client", "group_number"),
+        ("v$asm_disk_thin", "group_number"),
         ("v$asm_space", "group_number"),
         ("v$asm_filesystem", "group_number"),
         ("v$event_histogram_micro", "group_number"),

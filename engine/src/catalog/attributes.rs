@@ -40,8 +40,9 @@ pub struct Attributes {
     /// How long a disk may be far slower than the others before it is taken OFFLINE.
     pub disk_slow_time: Option<Duration>,
     pub failgroup_repair_time: u64,
-    /// Whether freed AUs are discarded.
+    /// Whether freed AUs are discarded, and how fast at most while clients use the disks.
     pub discard: bool,
+    pub discard_pace: DiscardPace,
     /// Target for the p99 latency of client I/O while mirrors move.
     pub latency_target: Option<Duration>,
     /// How long threads that serve clients busy-poll before they sleep.
@@ -65,6 +66,15 @@ pub struct Attributes {
     pub space_critical: u8,
 }
 
+/// How fast space is given back while clients use the disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiscardPace {
+    /// With rests, and at most so many bytes a second of each disk.
+    PerSecond(u64),
+    /// As fast as the devices take it.
+    Unpaced,
+}
+
 impl Default for Attributes {
     fn default() -> Self {
         Self {
@@ -76,6 +86,7 @@ impl Default for Attributes {
             disk_slow_time: None,
             failgroup_repair_time: 24 * 3600,
             discard: true,
+            discard_pace: DiscardPace::PerSecond(256 << 20),
             latency_target: None,
             poll_time: None,
             umask: 0o066,
@@ -102,6 +113,7 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("content.check", "true"),
     ("content.type", "data"),
     ("content_hardcheck.enabled", "false"),
+    ("discard.pace", "256M"),
     ("disk_checksum_limit", "100"),
     ("disk_error_limit", "20"),
     ("disk_error_time", "1.0h"),
@@ -155,6 +167,25 @@ fn time(
         return Err(bad());
     }
     Ok(Some(Duration::from_nanos(nanoseconds as u64)))
+}
+
+/// `256M`: as many bytes a second; `unpaced`.
+fn discard_pace(name: &str, value: &str) -> Result<DiscardPace, AdminError> {
+    let bad = || invalid(name, value, "bytes a second of each disk, from 1M to 1024G, or unpaced");
+    let text = value.trim().to_ascii_lowercase();
+    if text == "unpaced" {
+        return Ok(DiscardPace::Unpaced);
+    }
+    let (shift, digits) = [("m", 20), ("g", 30)]
+        .into_iter()
+        .find_map(|(unit, shift)| Some((shift, text.strip_suffix(unit)?)))
+        .ok_or_else(bad)?;
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(bad)?;
+    if !(1 << 20..=1 << 40).contains(&bytes) {
+        return Err(bad());
+    }
+    Ok(DiscardPace::PerSecond(bytes))
 }
 
 fn percentage(name: &str, value: &str) -> Result<u8, AdminError> {
@@ -256,6 +287,7 @@ impl Attributes {
                 let wanted = "a number of seconds from 0 to 240";
                 self.mount_wait = seconds.ok_or_else(|| invalid(name, value, wanted))?;
             }
+            "discard.pace" => self.discard_pace = discard_pace(name, value)?,
             "thin_provisioned" => self.discard = boolean(name, value)?,
             "content.type" => {
                 if !["data", "recovery", "system"].contains(&value.to_ascii_lowercase().as_str()) {
@@ -642,6 +674,14 @@ mod tests {
             attributes.set("rebalance.latency_target", value).expect("a latency");
             assert_eq!(attributes.latency_target, target.map(Duration::from_micros), "{value}");
         }
+        for (value, pace) in [
+            ("64m", DiscardPace::PerSecond(64 << 20)),
+            ("1024G", DiscardPace::PerSecond(1 << 40)),
+            ("Unpaced", DiscardPace::Unpaced),
+        ] {
+            attributes.set("discard.pace", value).expect("a pace");
+            assert_eq!(attributes.discard_pace, pace, "{value}");
+        }
         attributes.set("io_poll_time", "50us").expect("a time");
         assert_eq!(attributes.poll_time, Some(Duration::from_micros(50)));
         for (name, value) in [
@@ -652,6 +692,10 @@ mod tests {
             ("disk_error_limit", "1001"),
             ("disk_checksum_limit", "-1"),
             ("disk_error_time", "0"),
+            ("discard.pace", "256"),
+            ("discard.pace", "0M"),
+            ("discard.pace", "1025G"),
+            ("discard.pace", "18446744073709551615G"),
             ("io_poll_time", "2ms"),
             ("io_poll_time", "0us"),
             ("io_poll_time", "50"),

@@ -14,6 +14,7 @@ pub struct NamedViews {
     pub clients: bool,
     pub disk_clients: bool,
     pub read_policy: bool,
+    pub thin: bool,
 }
 
 impl NamedViews {
@@ -37,6 +38,7 @@ impl NamedViews {
             units: names("x$kfdat"),
             disk_clients: names("v$asm_disk_iostat"),
             read_policy: names("v$asm_read_policy"),
+            thin: names("v$asm_disk_thin"),
             partners: names("x$kfdpartner"),
             clients: names("v$asm_client") || names("v$asm_filesystem"),
         }

@@ -25,9 +25,9 @@
 //! being given back (R8), these count as free, and of the free AUs of a disk an eighth at most is
 //! taken at once.
 //!
-//! It rests as discards do, divided by its power: while front ends or the catalog use the disks, a
-//! rest is a hundred times as long as the work before it with power 1, and as long as it with
-//! power 100.
+//! It rests as discards do (`extent/discard_pace.rs`), each disk for itself, and the rests are
+//! divided by its power: while front ends or the catalog use the disks, a rest is [`RESTS`] times as
+//! long as the work before it with power 1.
 //!
 //! A disk that is not ONLINE, leaves the group, or fails several times in succession, is left out,
 //! and the operation ends with an error that names it. Space that is freed behind the position is
@@ -40,12 +40,13 @@ use crate::{
     },
     catalog::{attributes, tables},
     check::Upkeep,
-    disk::member::Member,
+    disk::{discard_limits::REQUEST_MAX, member::Member},
     error::FileError,
     event::Severity,
     extent::{
         blocks::BLOCKS_PER_PIECE,
-        discards::{LOOKED_AT, RUNS_AT_ONCE, Reclaimed, Throttle},
+        discard_pace::{Pace, RESTS, Round},
+        discards::{LOOKED_AT, RUNS_AT_ONCE, Reclaimed},
     },
     movement::progress::Progress,
     space::extent_id::ExtentId,
@@ -188,8 +189,8 @@ impl Holes {
 }
 
 /// Work with rests.
-struct Pace {
-    throttle: Throttle,
+struct PacedWork {
+    pace: Pace,
     /// The use of the disks when the last rest ended.
     used: u64,
 }
@@ -461,7 +462,7 @@ impl Upkeep {
 
     /// Gives back the free AUs of a disk, from one on.
     async fn reclaim_disk(self: &Arc<Self>, disk: DiskNumber, mut from: Au) -> Result<(), End> {
-        let mut pace = Pace { throttle: Throttle::new(self.au_size), used: self.disk_use() };
+        let mut work = self.paced_work();
         let mut failures = 0;
         loop {
             self.may_go_on().await?;
@@ -471,7 +472,7 @@ impl Upkeep {
                 self.leave_out(member, self.why_not(member));
                 return Ok(());
             }
-            let most = pace.throttle.units.min((self.space().free(disk) / OF_FREE).max(1));
+            let most = work.pace.units().min((self.space().free(disk) / OF_FREE).max(1));
             let began = self.world.monotonic();
             let Some((next, part)) = self.reclaim_units(member, (from, most), method).await else {
                 self.store_position().await;
@@ -481,7 +482,7 @@ impl Upkeep {
                 (from, failures) = (next, 0);
                 let au = next;
                 self.note_reclaimed(part, |position| _ = position.disks.insert(disk, au));
-                self.rest_after_reclaim(&mut pace, began).await?;
+                self.rest_after_reclaim(&mut work, (began, part.bytes)).await?;
             } else {
                 failures += 1;
                 if failures == FAILURES_MAX {
@@ -495,13 +496,13 @@ impl Upkeep {
 
     /// Gives back the pieces without data in extents, from one on.
     async fn reclaim_extents(self: &Arc<Self>) -> Result<(), End> {
-        let mut pace = Pace { throttle: Throttle::new(self.au_size), used: self.disk_use() };
+        let mut work = self.paced_work();
         let mut from = self.reclaim.lock().position.extent;
         loop {
             self.may_go_on().await?;
             let (found, next) = self.holes_from(from).await?;
             for some in found.chunks(LOOKED_AT) {
-                self.reclaim_holes(&mut pace, some.to_vec()).await?;
+                self.reclaim_holes(&mut work, some.to_vec()).await?;
             }
             let Some(next) = next else { return Ok(()) };
             from = next;
@@ -512,7 +513,7 @@ impl Upkeep {
 
     async fn reclaim_holes(
         self: &Arc<Self>,
-        pace: &mut Pace,
+        work: &mut PacedWork,
         mut noted: Vec<(ExtentId, Bits)>,
     ) -> Result<(), End> {
         let (method, disks) = {
@@ -534,7 +535,7 @@ impl Upkeep {
                     left.entry(extent).or_default().add_all(&pieces);
                 }
                 self.note_reclaimed(part, |_| {});
-                self.rest_after_reclaim(pace, began).await?;
+                self.rest_after_reclaim(work, (began, part.bytes)).await?;
             }
             if left.is_empty() {
                 break;
@@ -578,11 +579,15 @@ impl Upkeep {
         }
     }
 
+    fn paced_work(&self) -> PacedWork {
+        PacedWork { pace: Pace::new(self.au_size, REQUEST_MAX, RESTS), used: self.disk_use() }
+    }
+
     /// Rests after some work, and stores the position now and then.
     async fn rest_after_reclaim(
         self: &Arc<Self>,
-        pace: &mut Pace,
-        began: Duration,
+        work: &mut PacedWork,
+        (began, bytes): (Duration, u64),
     ) -> Result<(), End> {
         let now = self.world.monotonic();
         let used = self.disk_use();
@@ -590,8 +595,9 @@ impl Upkeep {
             let state = self.reclaim.lock();
             state.position.power.max(1)
         };
-        let mut left =
-            pace.throttle.rest_after(now.saturating_sub(began), used != pace.used) / power;
+        let round = Round { took: now.saturating_sub(began), bytes, is_used: used != work.used };
+        let strain = self.throttle.strain_beside_discards();
+        let mut left = work.pace.rest_after(round, strain, self.attributes().discard_pace) / power;
         let is_due = now.saturating_sub(self.reclaim.lock().stored) >= STORE_EVERY;
         if is_due {
             self.store_position().await;
@@ -606,7 +612,7 @@ impl Upkeep {
             unused = if used == last { unused + nap } else { Duration::ZERO };
             last = used;
         }
-        pace.used = last;
+        work.used = last;
         Ok(())
     }
 

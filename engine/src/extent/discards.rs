@@ -31,10 +31,9 @@
 //! in AUs are cut the same way, each AU by itself.
 //!
 //! How fast: in rounds. A round is one discard on each disk that has none in flight, all at once,
-//! or a few pieces; then comes a rest. While front ends or the catalog use the disks, the rest is a
-//! hundred times as long as the round was: 99 of 100 requests meet no discard, however long the
-//! devices take for one. On an idle group there is hardly a rest. A discard is one AU at first, and
-//! where rounds are quick several adjacent ones.
+//! or a few pieces; then comes a rest (`discard_pace.rs`). On an idle group there is hardly a rest.
+//! AUs that are being discarded are not to be had, so a round takes no more than a part of those
+//! that are free.
 //!
 //! A discard that does not end keeps its own space unusable, and blocks other discards of its disk.
 //! It delays nothing else: it holds no lock that a commit needs, and no deadline (R2) counts its
@@ -59,8 +58,13 @@ use crate::{
         member::{Member, TICK_MS},
     },
     error::FileError,
-    extent::data::Data,
-    extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, scope::find},
+    extent::{
+        Extent, Mirror,
+        blocks::BLOCKS_PER_PIECE,
+        data::Data,
+        discard_pace::{Pace, RESTS, Round},
+        scope::find,
+    },
     limits::Limit,
     planted::{self, Bug},
     reached::{self, Mark},
@@ -94,18 +98,10 @@ use std::{
 const LOOK: Duration = Duration::from_secs(1);
 /// A round that takes longer is over; the discards that it began go on.
 const ROUND_MAX: Duration = Duration::from_secs(1);
-/// How many times as long as a round the rest behind it is, while the disks are used. Little in
-/// simulation, where there is little time.
-const RESTS: u32 = if cfg!(any(test, feature = "testing")) { 1 } else { 100 };
-const REST_MIN: Duration = Duration::from_millis(1);
-/// A rest ends after this time, and when the disks were idle for this time.
-const REST_MAX: Duration = Duration::from_secs(300);
+/// Rests end early when the disks were idle for this time.
 const UNUSED: Duration = Duration::from_secs(5);
-/// The time that a round should take: shorter ones discard more at once, up to this many bytes,
-/// longer ones less.
-const QUICK: Duration = Duration::from_millis(10);
-const SLOW: Duration = Duration::from_millis(50);
-const BYTES_MAX: u64 = REQUEST_MAX;
+/// At most this part of a disk's free AUs is discarded at once.
+const PART_OF_FREE: u32 = 8;
 /// A disk that has failed a discard is given no other for so long, at first and at most.
 const REFUSED: Duration = if cfg!(any(test, feature = "testing")) {
     Duration::from_secs(1)
@@ -145,12 +141,33 @@ struct State {
     owes_sweep: bool,
     /// Pieces that were taken out of here to be looked at or discarded.
     in_hand: usize,
-    /// Discards in flight.
-    busy: BTreeMap<DiskNumber, usize>,
+    /// Discards in flight, and their bytes.
+    busy: BTreeMap<DiskNumber, (usize, u64)>,
     /// AUs whose discard takes longer than a disk may be silent: they are not waited for any more.
     late: BTreeMap<DiskNumber, u32>,
+    /// What the discards of this mount have come to.
+    ends: BTreeMap<DiskNumber, Ends>,
+    /// Since when space waits to be discarded, by the monotonic clock.
+    waiting_since: BTreeMap<DiskNumber, Duration>,
     /// Disks that have failed a discard, and none since that went well.
     refused: BTreeMap<DiskNumber, Refused>,
+}
+
+/// How the discards of a disk have ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    /// Bytes of those that succeeded.
+    given_back: u64,
+    failures: u64,
+}
+
+/// How the discards of a disk fare: bytes, failures since the mount, and for how long some have
+/// been waiting.
+pub(super) struct About {
+    pub(super) in_flight: u64,
+    pub(super) returned: u64,
+    pub(super) failures: u64,
+    pub(super) age: Duration,
 }
 
 /// How a disk is treated that has failed a discard.
@@ -194,14 +211,15 @@ impl Drop for InHand {
     }
 }
 
-/// A discard is in flight on a disk.
-struct Busy<'a>(&'a Discards, DiskNumber);
+/// A discard of so many bytes is in flight on a disk.
+struct Busy<'a>(&'a Discards, DiskNumber, u64);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        if let Some(count) = state.busy.get_mut(&self.1) {
+        if let Some((count, bytes)) = state.busy.get_mut(&self.1) {
             *count -= 1;
+            *bytes -= self.2;
             if *count == 0 {
                 state.busy.remove(&self.1);
             }
@@ -272,15 +290,20 @@ impl Discards {
         state.ripe.is_empty() && state.sweep.is_some()
     }
 
-    fn begin(&self, disk: DiskNumber) -> Busy<'_> {
-        *self.state().busy.entry(disk).or_default() += 1;
-        Busy(self, disk)
+    fn begin(&self, disk: DiskNumber, bytes: u64) -> Busy<'_> {
+        let mut state = self.state();
+        let busy = state.busy.entry(disk).or_default();
+        *busy = (busy.0 + 1, busy.1 + bytes);
+        Busy(self, disk, bytes)
     }
 
-    /// A discard on a disk has ended.
-    fn note_end(&self, disk: DiskNumber, now: Duration, is_good: bool) {
+    /// A discard on a disk has ended. `given_back`: the bytes of one that succeeded.
+    fn note_end(&self, disk: DiskNumber, now: Duration, given_back: Option<u64>) {
         let mut state = self.state();
-        if is_good {
+        let ends = state.ends.entry(disk).or_default();
+        ends.given_back += given_back.unwrap_or(0);
+        ends.failures += u64::from(given_back.is_none());
+        if given_back.is_some() {
             // One that was begun before another one failed says nothing.
             if state.refused.get(&disk).is_some_and(|refused| refused.until.is_none()) {
                 state.refused.remove(&disk);
@@ -319,8 +342,49 @@ impl Discards {
         }
     }
 
+    /// In how long a disk is tried again that has failed a discard. `None`: it is not waited for.
+    pub(super) fn rest_of(&self, disk: DiskNumber, now: Duration) -> Option<Duration> {
+        let until = self.state().refused.get(&disk)?.until?;
+        Some(until.saturating_sub(now))
+    }
+
+    pub(super) fn owes_sweep(&self) -> bool {
+        self.state().owes_sweep
+    }
+
+    /// How many pieces of each extent are to be looked at or discarded.
+    pub(super) fn pieces_waiting(&self) -> Vec<(ExtentId, usize)> {
+        let state = self.state();
+        let noted = state.fresh.iter().chain(&state.ripe).map(|(id, pieces)| (*id, pieces.count()));
+        let ready = state.ready.iter().map(|ready| (ready.extent.id, ready.pieces.len()));
+        noted.chain(ready).collect()
+    }
+
+    /// Whether space of a disk waits to be discarded.
+    pub(super) fn note_waiting(&self, disk: DiskNumber, waits: bool, now: Duration) {
+        let mut state = self.state();
+        if waits {
+            state.waiting_since.entry(disk).or_insert(now);
+        } else {
+            state.waiting_since.remove(&disk);
+        }
+    }
+
+    /// How the discards of a disk fare.
+    pub(super) fn about(&self, disk: DiskNumber, now: Duration) -> About {
+        let state = self.state();
+        let ends = state.ends.get(&disk).copied().unwrap_or_default();
+        let age = state.waiting_since.get(&disk).map(|since| now.saturating_sub(*since));
+        About {
+            in_flight: state.busy.get(&disk).map_or(0, |(_, bytes)| *bytes),
+            returned: ends.given_back,
+            failures: ends.failures,
+            age: age.unwrap_or_default(),
+        }
+    }
+
     fn under_way(&self, disk: DiskNumber) -> usize {
-        self.state().busy.get(&disk).copied().unwrap_or(0)
+        self.state().busy.get(&disk).map_or(0, |(count, _)| *count)
     }
 }
 
@@ -335,29 +399,6 @@ impl Reclaimed {
     fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.failed += other.failed;
-    }
-}
-
-/// How much is discarded at once, and how long a rest is.
-#[derive(Debug)]
-pub(crate) struct Throttle {
-    pub units: u32,
-    units_max: u32,
-}
-
-impl Throttle {
-    pub fn new(au_size: u64) -> Self {
-        Self { units: 1, units_max: u32::try_from(BYTES_MAX / au_size).unwrap_or(u32::MAX).max(1) }
-    }
-
-    /// A round has ended: how long the rest behind it is.
-    pub fn rest_after(&mut self, took: Duration, is_used: bool) -> Duration {
-        if took < QUICK {
-            self.units = (self.units * 2).min(self.units_max);
-        } else if took > SLOW {
-            self.units = (self.units / 2).max(1);
-        }
-        if is_used { (took * RESTS).clamp(REST_MIN, REST_MAX) } else { REST_MIN }
     }
 }
 
@@ -411,7 +452,7 @@ impl Data {
     /// nothing to discard. `trusts`: space that seems free is free.
     pub(crate) fn begin_discards(self: &Arc<Self>, is_all_discarded: bool, trusts: bool) {
         let trusts = trusts && !self.space().is_contested();
-        match (is_all_discarded, trusts) {
+        match (is_all_discarded || planted::has(Bug::QueueForgotten), trusts) {
             (true, _) => {}
             (false, true) => self.sweep(),
             (false, false) => self.discards.state().owes_sweep = true,
@@ -459,6 +500,7 @@ impl Data {
 
     /// A round of the caretaker.
     pub(crate) fn tend_discards(&self) {
+        self.note_waiting();
         if self.attributes().discard && self.members.values().any(|member| member.can_discard()) {
             self.discards.ripen();
             let takes = |disk| self.members.get(&disk).map(|member| self.could_discard(member));
@@ -473,7 +515,7 @@ impl Data {
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn owes_discards(&self) -> bool {
-        self.discards.state().owes_sweep
+        self.discards.owes_sweep()
     }
 
     /// Whether nothing is left to discard, on any disk.
@@ -599,28 +641,34 @@ impl Data {
         (all, again)
     }
 
-    /// The next discard.
-    async fn next_round(self: &Arc<Self>, units: u32) -> Vec<Task<'static, ()>> {
+    /// The next discards, and the bytes of the disk that has most of them.
+    async fn next_round(self: &Arc<Self>, units: u32) -> (Vec<Task<'static, ()>>, u64) {
         let mut round: Vec<Task<'static, ()>> = Vec::new();
+        let mut bytes = 0;
         let idle = |member: &&Arc<Member>| {
             self.takes_discards(member) && self.discards.under_way(member.number) == 0
         };
         for member in self.members.values().filter(idle) {
             let Some(limits) = member.discard_limits() else { continue };
-            let run = self.space().take_to_discard(member.number, units, &limits);
+            let run = {
+                let mut space = self.space();
+                let most = units.min(space.free(member.number) / PART_OF_FREE).max(1);
+                space.take_to_discard(member.number, most, &limits)
+            };
             if let Some(run) = run {
+                bytes = bytes.max(u64::from(run.1) * self.au_size);
                 let discard = ReclaimMethod::Discard;
                 let units = discard_units(Arc::clone(self), Arc::clone(member), run, discard);
                 round.push(Box::pin(async { _ = units.await }));
             }
         }
         if !round.is_empty() {
-            return round;
+            return (round, bytes);
         }
         let is_ready = !self.discards.state().ready.is_empty();
         if !is_ready && self.look_for_pieces().await.is_err() {
             // The catalog has stopped, or the group is dismounted.
-            return round;
+            return (round, bytes);
         }
         while round.len() < RUNS_AT_ONCE {
             let in_hand = InHand::new(self);
@@ -632,9 +680,10 @@ impl Data {
                 }
                 continue;
             }
+            bytes += ready.pieces.len() as u64 * PIECE_SIZE;
             round.push(Box::pin(discard_pieces(in_hand, ready)));
         }
-        round
+        (round, bytes)
     }
 
     /// Finds pieces without data, durably so.
@@ -684,7 +733,7 @@ impl Data {
             Ok(found)
         };
         // Durably: it is the last of all commits that took marks off so far.
-        let (found, _) = self.catalog.release(!planted::has(Bug::HoleDiscardedEarly), look).await?;
+        let (found, _) = self.catalog.release(!planted::has(Bug::DiscardedEarly), look).await?;
         Ok(found)
     }
 
@@ -736,7 +785,7 @@ impl Data {
 /// The task.
 async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
     let mut flying: FuturesUnordered<Task<'static, ()>> = FuturesUnordered::new();
-    let mut throttle = Throttle::new(group.upgrade()?.au_size);
+    let mut pace = Pace::new(group.upgrade()?.au_size, REQUEST_MAX, RESTS);
     let (mut rest, mut used) = (LOOK, 0);
     loop {
         let group = rest_beside(&group, &mut flying, rest).await?;
@@ -748,7 +797,7 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
             continue;
         }
         let began = group.world.monotonic();
-        let round = group.next_round(throttle.units).await;
+        let (round, bytes) = group.next_round(pace.units()).await;
         if round.is_empty() {
             continue;
         }
@@ -767,7 +816,12 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
             }
         }
         let now = group.disk_use();
-        rest = throttle.rest_after(group.world.monotonic().saturating_sub(began), now != used);
+        let took = group.world.monotonic().saturating_sub(began);
+        rest = pace.rest_after(
+            Round { took, bytes, is_used: now != used },
+            group.throttle.strain_beside_discards(),
+            group.attributes().discard_pace,
+        );
         used = now;
     }
 }
@@ -841,13 +895,23 @@ async fn give_back(
     let mut all = Reclaimed::default();
     for request in requests {
         let length = request.end - request.start;
-        let is_good = all.failed == 0 && member.losses() == losses && !member.has_left() && {
-            let disk_io = match method {
-                ReclaimMethod::Discard => member.start_discard(request.start, length),
-                ReclaimMethod::Zero => member.start_write_zeroes(request.start, length),
-            };
-            wait_for_end(group, member, (losses, began), disk_io, &mut be_late).await
+        if all.failed > 0 || member.losses() != losses || member.has_left() {
+            all.failed += length;
+            continue;
+        }
+        let disk_io = match method {
+            ReclaimMethod::Discard => member.start_discard(request.start, length),
+            ReclaimMethod::Zero => member.start_write_zeroes(request.start, length),
         };
+        let Some(is_good) =
+            wait_for_end(group, member, (losses, began), disk_io, &mut be_late).await
+        else {
+            all.failed += length;
+            continue;
+        };
+        let is_able = method == ReclaimMethod::Zero || member.can_discard();
+        let given_back = is_good.then_some(if is_able { length } else { 0 });
+        group.discards.note_end(member.number, group.world.monotonic(), given_back);
         if is_good && method == ReclaimMethod::Zero {
             // The next flush is for them, too.
             member.note_write_done();
@@ -858,26 +922,25 @@ async fn give_back(
     all
 }
 
-/// Waits for the end of one request. `losses` of the disk, and the time, are those when the first
-/// request began.
+/// Waits for the end of one request, and returns whether it succeeded. `None`: the disk was released
+/// meanwhile. `losses` of the disk, and the time, are those when the first request began.
 async fn wait_for_end(
     group: &Data,
     member: &Member,
     (losses, began): (u64, Duration),
     mut disk_io: DiskIo<'_>,
     be_late: &mut impl FnMut(),
-) -> bool {
+) -> Option<bool> {
     let patience = Duration::from_millis(group.attributes().disk_timeout_ticks * TICK_MS);
     let mut end = pin!(disk_io.wait());
     loop {
         if let Either::Left((ended, _)) =
             future::select(end.as_mut(), group.world.sleep(LOOK)).await
         {
-            group.discards.note_end(member.number, group.world.monotonic(), ended.is_ok());
-            return ended.is_ok();
+            return Some(ended.is_ok());
         }
         if member.disk().is_none() || member.losses() != losses || member.has_left() {
-            return false;
+            return None;
         }
         if group.world.monotonic().saturating_sub(began) >= patience {
             be_late();
@@ -893,9 +956,10 @@ async fn discard_units(
     (first, count): (Au, u32),
     method: ReclaimMethod,
 ) -> Reclaimed {
-    let _busy = group.discards.begin(member.number);
     let from = member.layout().au_offset(first);
-    let bytes = from..from + u64::from(count) * group.au_size;
+    let length = u64::from(count) * group.au_size;
+    let bytes = from..from + length;
+    let _busy = group.discards.begin(member.number, length);
     if planted::has(Bug::DiscardBehindReuse) {
         group.space().discarded(member.number, first, count, true);
         return give_back(&group, &member, method, bytes, || {}).await;
@@ -1006,7 +1070,7 @@ async fn give_back_run(
     method: ReclaimMethod,
     bytes: Range<u64>,
 ) -> Reclaimed {
-    let _busy = group.discards.begin(member.number);
+    let _busy = group.discards.begin(member.number, bytes.end - bytes.start);
     give_back(group, member, method, bytes, || {}).await
 }
 
@@ -1028,31 +1092,5 @@ mod tests {
         assert_eq!(runs(&bits(&[1]), &bits(&[1]), 16, 16), [0..1, 2..16]);
         assert!(runs(&bits(&[]), &bits(&[]), 64, 16).is_empty());
         assert_eq!(runs(&bits(&[5]), &bits(&[1]), 64, 64), [0..5, 6..64]);
-    }
-
-    /// However long discards take, they take a hundredth of the time of disks that are used. (In
-    /// tests they rest less.)
-    #[test]
-    fn the_slower_the_disk_the_longer_the_rest() {
-        let mut throttle = Throttle::new(4 << 20);
-        for took in [Duration::from_micros(100), Duration::from_millis(20), Duration::from_secs(1)]
-        {
-            assert!(throttle.rest_after(took, true) >= (took * RESTS).max(REST_MIN), "{took:?}");
-            assert_eq!(throttle.rest_after(took, false), REST_MIN);
-        }
-        assert_eq!(throttle.rest_after(Duration::from_secs(1000), true), REST_MAX);
-    }
-
-    /// As much at once as a disk does in some milliseconds.
-    #[test]
-    fn quick_disks_discard_more_at_once() {
-        let mut throttle = Throttle::new(4 << 20);
-        (0..20).for_each(|_| _ = throttle.rest_after(Duration::from_millis(1), true));
-        assert_eq!(u64::from(throttle.units) * (4 << 20), BYTES_MAX);
-        (0..20).for_each(|_| _ = throttle.rest_after(Duration::from_millis(20), true));
-        assert_eq!(u64::from(throttle.units) * (4 << 20), BYTES_MAX);
-        (0..20).for_each(|_| _ = throttle.rest_after(Duration::from_secs(1), true));
-        assert_eq!(throttle.units, 1);
-        assert_eq!(Throttle::new(64 << 20).units_max, 1);
     }
 }

@@ -28,6 +28,7 @@ pub(crate) mod catalog_mirrors;
 mod check_data;
 pub(crate) mod copy;
 pub mod data;
+pub(crate) mod discard_pace;
 pub(crate) mod discards;
 mod disk_failure;
 mod disk_health;
@@ -46,6 +47,7 @@ pub(crate) mod recovery;
 pub(crate) mod repairs;
 pub(crate) mod scope;
 pub(crate) mod stale;
+pub(crate) mod thin;
 pub(crate) mod throttle;
 
 mod marks;

@@ -43,9 +43,25 @@ const LEAST: u32 = 10;
 pub struct Throttle {
     /// Nanoseconds; 0: nothing was promised.
     target: AtomicU64,
-    /// How many front-end requests took so long, in the window.
-    seen: [AtomicU32; STEPS],
+    /// Of the window.
+    seen: Latencies,
+    /// Since discards were last compared with the target: they have rests, and longer windows.
+    seen_beside_discards: Latencies,
     limits: Mutex<Limits>,
+}
+
+/// How many front-end requests took so long.
+#[derive(Debug)]
+struct Latencies([AtomicU32; STEPS]);
+
+/// How the 99th percentile of front-end latencies compares with the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strain {
+    /// Above it, or not far below.
+    High,
+    Middle,
+    /// Less than half of it.
+    Low,
 }
 
 #[derive(Debug)]
@@ -82,7 +98,8 @@ impl Default for Throttle {
         };
         Self {
             target: AtomicU64::new(0),
-            seen: [const { AtomicU32::new(0) }; STEPS],
+            seen: Latencies::default(),
+            seen_beside_discards: Latencies::default(),
             limits: Mutex::new(limits),
         }
     }
@@ -100,6 +117,49 @@ fn step(latency: Duration) -> usize {
 fn end_of(step: usize) -> Duration {
     let (octave, eighth) = (step / 8, step as u64 % 8);
     Duration::from_nanos((9 + eighth) << (octave + LEAST as usize - 3))
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self([const { AtomicU32::new(0) }; STEPS])
+    }
+}
+
+impl Latencies {
+    fn note(&self, latency: Duration) {
+        self.0[step(latency)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().map(|count| u64::from(count.load(Ordering::Relaxed))).sum()
+    }
+
+    /// Above which latency one request in a hundred was, since it was asked last. Zero if there
+    /// were none.
+    fn take_slowest_hundredth(&self) -> Duration {
+        let counts: Vec<u64> =
+            self.0.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
+        let mut above = counts.iter().sum::<u64>() / 100;
+        for (step, count) in counts.iter().enumerate().rev() {
+            if *count > above {
+                return end_of(step);
+            }
+            above -= count;
+        }
+        Duration::ZERO
+    }
+}
+
+impl Strain {
+    fn of(slowest: Duration, target: Duration) -> Self {
+        if slowest * 4 > target * 3 {
+            Self::High
+        } else if slowest * 2 < target {
+            Self::Low
+        } else {
+            Self::Middle
+        }
+    }
 }
 
 impl Throttle {
@@ -132,7 +192,15 @@ impl Throttle {
     }
 
     fn note(&self, latency: Duration) {
-        self.seen[step(latency)].fetch_add(1, Ordering::Relaxed);
+        self.seen.note(latency);
+        self.seen_beside_discards.note(latency);
+    }
+
+    /// How front ends fared since discards asked last. `None`: there is no target, or there were
+    /// too few requests to say.
+    pub fn strain_beside_discards(&self) -> Option<Strain> {
+        let target = self.target().filter(|_| self.seen_beside_discards.count() >= ENOUGH)?;
+        Some(Strain::of(self.seen_beside_discards.take_slowest_hundredth(), target))
     }
 
     /// Waits until another move may begin. Nothing to wait for if nothing was promised, or `is_off`
@@ -161,47 +229,29 @@ impl Throttle {
     /// At the end of a window: faster or slower.
     fn adjust(&self, limits: &mut Limits, target: Duration, now: Duration) {
         let window = now.saturating_sub(limits.since);
-        let count: u64 =
-            self.seen.iter().map(|count| u64::from(count.load(Ordering::Relaxed))).sum();
-        if window < WINDOW || (count < ENOUGH && window < WINDOW_MAX) {
+        if window < WINDOW || (self.seen.count() < ENOUGH && window < WINDOW_MAX) {
             return;
         }
         limits.since = now;
         // Of a rebalance that did not run long ago nothing is known.
         let is_stale = window > 2 * WINDOW_MAX;
-        let slowest = self.take_slowest_hundredth();
+        let slowest = self.seen.take_slowest_hundredth();
         if is_stale {
             return;
         }
-        if slowest * 4 > target * 3 {
-            if limits.at_once > 1 {
-                limits.at_once /= 2;
-            } else {
-                limits.pause = (limits.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-            }
-        } else if slowest * 2 < target {
-            limits.pause /= 2;
-            if limits.pause < PAUSE_MIN {
-                limits.pause = Duration::ZERO;
-                // More than are on their way anyhow would count later, all at once.
-                limits.at_once = (limits.at_once + 1).min(limits.on_way + 1);
+        match Strain::of(slowest, target) {
+            Strain::High if limits.at_once > 1 => limits.at_once /= 2,
+            Strain::High => limits.pause = (limits.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
+            Strain::Middle => {}
+            Strain::Low => {
+                limits.pause /= 2;
+                if limits.pause < PAUSE_MIN {
+                    limits.pause = Duration::ZERO;
+                    // More than are on their way anyhow would count later, all at once.
+                    limits.at_once = (limits.at_once + 1).min(limits.on_way + 1);
+                }
             }
         }
-    }
-
-    /// Above which latency one request in a hundred was, since it was asked last. Zero if there
-    /// were none.
-    fn take_slowest_hundredth(&self) -> Duration {
-        let counts: Vec<u64> =
-            self.seen.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
-        let mut above = counts.iter().sum::<u64>() / 100;
-        for (step, count) in counts.iter().enumerate().rev() {
-            if *count > above {
-                return end_of(step);
-            }
-            above -= count;
-        }
-        Duration::ZERO
     }
 }
 
@@ -248,11 +298,11 @@ mod tests {
         let throttle = Throttle::default();
         (0..990).for_each(|_| throttle.note(Duration::from_micros(100)));
         (0..10).for_each(|_| throttle.note(Duration::from_millis(50)));
-        assert!(throttle.take_slowest_hundredth() < Duration::from_micros(130));
-        assert_eq!(throttle.take_slowest_hundredth(), Duration::ZERO);
+        assert!(throttle.seen.take_slowest_hundredth() < Duration::from_micros(130));
+        assert_eq!(throttle.seen.take_slowest_hundredth(), Duration::ZERO);
         (0..980).for_each(|_| throttle.note(Duration::from_micros(100)));
         (0..20).for_each(|_| throttle.note(Duration::from_millis(50)));
-        assert!(throttle.take_slowest_hundredth() > Duration::from_millis(49));
+        assert!(throttle.seen.take_slowest_hundredth() > Duration::from_millis(49));
     }
 
     /// Begun with one at a time; more and more while the front ends are fast, fewer and then with

@@ -14,6 +14,7 @@ use crate::{
         read_policy::ReadReason,
         timings::Bucket,
     },
+    extent::thin::DiskThin,
     files::file_stats::FileClass,
     space::{
         mirror_sets::{MirrorCount, mirrors_wanted},
@@ -77,6 +78,25 @@ fn row_of_space(space: LiveSpace) -> Row {
     }
 }
 
+fn row_of_thin(thin: DiskThin) -> Row {
+    live_row! {
+        disk: thin.disk.0,
+        capable: if thin.limits.is_some() { "Y" } else { "N" },
+        means: thin.limits.map_or("NONE", |limits| limits.means.word()),
+        granularity: thin.limits.map(|limits| limits.granularity),
+        alignment: thin.limits.map(|limits| limits.alignment),
+        maximum: thin.limits.map(|limits| limits.request_max()),
+        allocated: thin.allocated,
+        waiting: thin.waiting,
+        in_flight: thin.in_flight,
+        returned: thin.returned,
+        not_returnable: thin.not_returnable,
+        reason: thin.reason,
+        age: thin.age.as_secs(),
+        failures: thin.failures,
+    }
+}
+
 fn row_of_client(client: LiveClient) -> Row {
     live_row! {
         instance: client.instance,
@@ -105,6 +125,9 @@ impl Upkeep {
         }
         if wanted.read_policy {
             live.add("live_read_policy", self.read_policy());
+        }
+        if wanted.thin {
+            live.add("live_thin", self.thin().into_iter().map(row_of_thin));
         }
         if wanted.disk_errors {
             live.add("live_trouble", self.disk_errors());

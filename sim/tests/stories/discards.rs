@@ -1,7 +1,8 @@
 //! Freed space is discarded on thin devices, and no other I/O waits for that.
 
 use super::*;
-use plinth_engine::api::Allocate;
+use plinth_engine::{api::Allocate, disk::discard_limits::DiscardLimits};
+use sim::scenario::{FINE, SECTORS};
 
 const PIECE: u64 = 64 << 10;
 
@@ -98,6 +99,66 @@ fn holes_and_freed_slots_are_discarded() {
     lab.kill();
     lab.mount();
     check(&lab);
+}
+
+/// Devices whose units are larger than AUs, or lie across them: a unit goes back when its last AU
+/// is free, in whatever order files go, and no unit with data is touched.
+#[test]
+fn units_larger_than_aus_go_back_when_all_of_them_is_free() {
+    for (granularity, alignment, maximum) in
+        [(4 * MIB, 0, 4 * MIB), (MIB, 3 * PIECE, u64::MAX), (3 * MIB, 2 * MIB + 4096, 5 * MIB)]
+    {
+        let lab = Lab::without_group();
+        for name in ["A", "B"] {
+            let limits = DiscardLimits { granularity, alignment, maximum, ..FINE };
+            lab.world().add_disk_honouring(limits, 96 * MIB, SECTORS, name);
+        }
+        lab.create(Redundancy::Normal, MIB, None, false).expect("the group is made");
+        lab.mount();
+        let name = |index: u64| format!("file{index}");
+        for index in 0..24 {
+            let file = lab.create_file(&name(index));
+            lab.write(file, 0, &pattern(index, 2 << 20));
+            lab.sync(file);
+        }
+        let lent = |lab: &Lab| {
+            let unused = block_on(lab.group().unused()).expect("the catalog can be read");
+            let of_disks = lab.disks().into_iter().zip(unused);
+            of_disks.map(|(disk, (_, places))| disk.lends(&places)).sum::<usize>()
+        };
+        let check = |lab: &Lab| {
+            lab.wait_until_all_is_discarded();
+            assert_eq!(lent(lab), 0, "granularity {granularity}, alignment {alignment}");
+        };
+        // Every third one, then every second one of those that are left, then all but one.
+        for index in (0..24).step_by(3).chain((1..24).step_by(3)).chain((2..23).step_by(3)) {
+            lab.remove(&name(index));
+            if index % 5 == 0 {
+                check(&lab);
+            }
+        }
+        check(&lab);
+        assert_eq!(lab.read(lab.find(&name(23)), 0, 2 << 20), pattern(23, 2 << 20));
+        lab.check();
+    }
+}
+
+/// A full group, whose disks take their time over discards: what is removed can be written anew at
+/// once, over and over.
+#[test]
+fn a_long_queue_is_no_reason_for_an_error_of_no_space() {
+    let lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B"]);
+    let most = block_on(lab.session().space()).expect("space").blocks_free * 4096;
+    let size = usize::try_from(most / 4 * 3).expect("small");
+    for round in 0..6 {
+        let file = lab.create_file("table");
+        lab.write(file, 0, &pattern(round, size));
+        lab.sync(file);
+        assert_eq!(lab.read(file, 0, size), pattern(round, size), "round {round}");
+        lab.remove("table");
+    }
+    lab.wait_until_all_is_discarded();
+    lab.check();
 }
 
 /// Space that is freed while a disk is offline is discarded when the disk is back.

@@ -1,11 +1,13 @@
-//! A disk whose reads take as long as the test wants: a FUSE file system with one file, `disk`,
-//! that shows another file.
+//! A disk whose reads or discards take as long as the test wants: a FUSE file system with one file,
+//! `disk`, that shows another file.
 //!
 //!     plinth-slow MOUNT FILE
 //!
 //! It prints `ready` when the file is there. Each line of its standard input is a number of
-//! microseconds: every read that begins after it takes that much longer. It ends when its standard
-//! input does. Nothing else is delayed, and nothing is kept in memory.
+//! microseconds: every read that begins after it takes that much longer. `discards` and a number:
+//! every discard takes so long, and all other I/O waits for its end, as on devices that do one
+//! after the other. It ends when its standard input does. Nothing else is delayed, and nothing is
+//! kept in memory.
 
 use plinth_tests::fuse_disks::{Files, Served};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -15,7 +17,7 @@ use std::{
     io::{self, BufRead, Read},
     os::unix::fs::FileExt,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -33,13 +35,30 @@ fn main() {
     };
     let file = File::options().read(true).write(true).open(path).expect("the file");
     let size = file.metadata().expect("the file").len();
-    let delay = Arc::new(AtomicU64::new(0));
-    let _served =
-        Served::start("slow", &mount, WORKERS, Disk { file, size, delay: Arc::clone(&delay) });
+    let (reads, discards) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let disk = Disk {
+        file,
+        size,
+        reads: Arc::clone(&reads),
+        discards: Arc::clone(&discards),
+        discarding: RwLock::new(()),
+    };
+    let _served = Served::start("slow", &mount, WORKERS, disk);
     println!("ready");
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        delay.store(line.trim().parse().expect("microseconds"), Ordering::SeqCst);
+        let (delay, number) = match line.trim().strip_prefix("discards ") {
+            Some(number) => (&discards, number),
+            None => (&reads, line.trim()),
+        };
+        delay.store(number.parse().expect("microseconds"), Ordering::SeqCst);
         println!("{line}");
+    }
+}
+
+fn pause(delay: &AtomicU64) {
+    let delay = delay.load(Ordering::SeqCst);
+    if delay > 0 {
+        thread::sleep(Duration::from_micros(delay));
     }
 }
 
@@ -47,7 +66,10 @@ struct Disk {
     file: File,
     size: u64,
     /// Microseconds.
-    delay: Arc<AtomicU64>,
+    reads: Arc<AtomicU64>,
+    discards: Arc<AtomicU64>,
+    /// Held by a discard alone, and by all other I/O together.
+    discarding: RwLock<()>,
 }
 
 impl Files for Disk {
@@ -60,10 +82,8 @@ impl Files for Disk {
     }
 
     fn read(&self, _: u64, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let delay = self.delay.load(Ordering::SeqCst);
-        if delay > 0 {
-            thread::sleep(Duration::from_micros(delay));
-        }
+        pause(&self.reads);
+        let _turn = self.discarding.read().unwrap_or_else(PoisonError::into_inner);
         let left = usize::try_from(self.size.saturating_sub(offset)).expect("a test's disk");
         let mut bytes = vec![0; length.min(left)];
         self.file.read_exact_at(&mut bytes, offset)?;
@@ -73,14 +93,18 @@ impl Files for Disk {
     fn write(&self, _: u64, offset: u64, length: usize, bytes: &mut dyn Read) -> io::Result<()> {
         let mut written = vec![0; length];
         bytes.read_exact(&mut written)?;
+        let _turn = self.discarding.read().unwrap_or_else(PoisonError::into_inner);
         self.file.write_all_at(&written, offset)
     }
 
     fn sync(&self, _: u64) -> io::Result<()> {
+        let _turn = self.discarding.read().unwrap_or_else(PoisonError::into_inner);
         self.file.sync_data()
     }
 
     fn discard(&self, _: u64, offset: u64, length: u64) -> io::Result<()> {
+        let _turn = self.discarding.write().unwrap_or_else(PoisonError::into_inner);
+        pause(&self.discards);
         Ok(fallocate(
             &self.file,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,

@@ -127,6 +127,13 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "live_thin",
+        columns: &[
+            ("disk", "INTEGER PRIMARY KEY"),
+            ("age", "INTEGER"), // seconds
+        ],
+    },
+    Table {
         name: "live_trouble",
         columns: &[
             ("disk", "INTEGER"),
