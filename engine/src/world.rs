@@ -46,6 +46,8 @@ pub enum Io {
     /// Discard the bytes: whole units of the disk's [`DiscardLimits`], and not more than they allow.
     /// Their content afterwards is undefined.
     Discard { offset: u64, length: u64 },
+    /// Make the bytes zeros. The device may be able to do that without a transfer of zeros.
+    WriteZeroes { offset: u64, length: u64 },
 }
 
 /// The sector sizes of a disk, in bytes.
@@ -86,6 +88,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Whether `Discard` gives space back.
     fn can_discard(&self) -> bool {
         self.discards().is_ok()
+    }
+    /// The bytes that its space takes in the file system, where that can be seen: of a file, or of
+    /// a loop device over a file. Waits a little at most.
+    fn allocated(&self) -> Option<u64> {
+        None
     }
     /// Whether it is a rotating disk: its beginning is faster than its end.
     fn rotates(&self) -> bool {

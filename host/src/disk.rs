@@ -167,6 +167,21 @@ impl Medium {
         }
     }
 
+    /// The bytes that the file at this path takes in its file system, or the file of this loop
+    /// device.
+    fn allocated(self, path: &str) -> Option<u64> {
+        let file = match self {
+            Self::File { device, inode } => fs::metadata(path)
+                .ok()
+                .filter(|file| (file.dev(), file.ino()) == (device, inode))?,
+            Self::Block { .. } => {
+                let backing = fs::read_to_string(self.sysfs()? + "/loop/backing_file").ok()?;
+                fs::metadata(backing.trim_end_matches('\n')).ok()?
+            }
+        };
+        Some(file.blocks() * 512)
+    }
+
     /// Whether the device reports that it rotates. A loop device reports the value of the device
     /// that holds its file, or a meaningless one.
     fn rotates(self) -> bool {
@@ -412,7 +427,9 @@ impl RealDisk {
         let (offset, length) = match io {
             Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
             Io::Write { offset, data, .. } => (*offset, data.len() as u64),
-            Io::Discard { offset, length } => (*offset, *length),
+            Io::Discard { offset, length } | Io::WriteZeroes { offset, length } => {
+                (*offset, *length)
+            }
             Io::Flush => (0, 0),
         };
         if !matches!(io, Io::Read { .. }) && self.claimed.get().is_none() {
@@ -512,6 +529,11 @@ impl Disk for RealDisk {
         }
     }
 
+    fn allocated(&self) -> Option<u64> {
+        let (path, medium) = (self.device(), self.medium);
+        within(DISK_TIMEOUT, "allocated", move || medium.allocated(&path)).ok().flatten()
+    }
+
     fn submit(&self, io: Io) -> Completion {
         if let Some(error) = self.refusal(&io) {
             let buffer = match io {
@@ -527,6 +549,9 @@ impl Disk for RealDisk {
             Io::Write { data, .. } if data.is_empty() => {
                 return Completion::ready(Done { result: Ok(()), buffer: None });
             }
+            Io::WriteZeroes { length: 0, .. } => {
+                return Completion::ready(Done { result: Ok(()), buffer: None });
+            }
             Io::Discard { length, .. } if length == 0 || !self.can_discard() => {
                 return Completion::ready(Done { result: Ok(()), buffer: None });
             }
@@ -540,9 +565,15 @@ impl Disk for RealDisk {
                     Medium::File { .. } => Work::Punch { offset, length, possible },
                 }
             }
+            Io::WriteZeroes { offset, length } => match self.medium {
+                Medium::Block { .. } => Work::ZeroOut { offset, length },
+                Medium::File { .. } => Work::Zero { offset, length },
+            },
         };
         let (completion, completer) = completion();
-        let by_ring = self.engine == IoEngine::Uring && !matches!(work, Work::Trim { .. });
+        let is_for_ring =
+            !matches!(work, Work::Trim { .. } | Work::ZeroOut { .. } | Work::Zero { .. });
+        let by_ring = self.engine == IoEngine::Uring && is_for_ring;
         match (self.claimed.get(), work) {
             (Some(access), work) => access.start(work, completer, by_ring),
             (None, Work::Read { offset, buffer, .. }) => self.look(offset, buffer, completer),

@@ -41,11 +41,39 @@ pub(super) struct Op {
 
 /// `done` counts the bytes transferred so far.
 pub(super) enum Work {
-    Read { offset: u64, buffer: Buffer, done: usize },
-    Write { offset: u64, data: Slice, durably: bool, done: usize },
+    Read {
+        offset: u64,
+        buffer: Buffer,
+        done: usize,
+    },
+    Write {
+        offset: u64,
+        data: Slice,
+        durably: bool,
+        done: usize,
+    },
     Flush,
-    Punch { offset: u64, length: u64, possible: Arc<AtomicBool> },
-    Trim { offset: u64, length: u64, possible: Arc<AtomicBool> },
+    Punch {
+        offset: u64,
+        length: u64,
+        possible: Arc<AtomicBool>,
+    },
+    Trim {
+        offset: u64,
+        length: u64,
+        possible: Arc<AtomicBool>,
+    },
+    /// Zeros, by a request to the block device.
+    ZeroOut {
+        offset: u64,
+        length: u64,
+    },
+    /// Zeros that are written. Of a file not by fallocate(2): an array below the file system, which
+    /// is to see them, would not.
+    Zero {
+        offset: u64,
+        length: u64,
+    },
 }
 
 impl Op {
@@ -62,7 +90,11 @@ impl Op {
         let (done, length, short) = match &mut self.work {
             Work::Read { buffer, done, .. } => (done, buffer.len(), io::ErrorKind::UnexpectedEof),
             Work::Write { data, done, .. } => (done, data.len(), io::ErrorKind::WriteZero),
-            Work::Flush | Work::Punch { .. } | Work::Trim { .. } => return Some(Ok(())),
+            Work::Flush
+            | Work::Punch { .. }
+            | Work::Trim { .. }
+            | Work::ZeroOut { .. }
+            | Work::Zero { .. } => return Some(Ok(())),
         };
         *done += transferred;
         if *done >= length {
@@ -106,6 +138,10 @@ impl Op {
                     .map_err(io::Error::from)
                 }
                 Work::Trim { offset, length, .. } => sys::trim(file, *offset, *length).map(|()| 0),
+                Work::ZeroOut { offset, length } => {
+                    sys::zero_out(file, *offset, *length).map(|()| 0)
+                }
+                Work::Zero { offset, length } => write_zeroes(file, *offset, *length).map(|()| 0),
             };
             if let Some(mut result) = self.landed(returned) {
                 // Not with `RWF_DSYNC`: file systems in user space, which come here, need not look
@@ -141,8 +177,21 @@ impl Op {
                 }
                 None
             }
-            Work::Write { .. } | Work::Flush => None,
+            Work::Write { .. } | Work::Flush | Work::ZeroOut { .. } | Work::Zero { .. } => None,
         };
         completer.finish_at(Done { result, buffer }, at);
     }
+}
+
+/// Writes zeros to the file, a part at a time.
+fn write_zeroes(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    const PART: u64 = 1 << 20;
+    let zeroes = Buffer::zeroed(usize::try_from(length.min(PART)).unwrap_or(0));
+    let mut done = 0;
+    while done < length {
+        let part = usize::try_from((length - done).min(PART)).unwrap_or(0);
+        file.write_all_at(&zeroes[..part], offset + done)?;
+        done += part as u64;
+    }
+    Ok(())
 }

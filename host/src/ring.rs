@@ -466,7 +466,9 @@ fn entry_for(op: &mut Op, registered: &Range<usize>) -> squeue::Entry {
             .offset(*offset)
             .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
             .build(),
-        Work::Trim { .. } => unreachable!("a disk sends trims to its pool"),
+        Work::Trim { .. } | Work::ZeroOut { .. } | Work::Zero { .. } => {
+            unreachable!("a disk sends these to its pool")
+        }
     }
 }
 

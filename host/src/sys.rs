@@ -44,10 +44,23 @@ pub(super) fn is_locked(file: &File) -> bool {
 pub(super) fn trim(file: &File, offset: u64, length: u64) -> io::Result<()> {
     /// `_IO(0x12, 119)` of linux/fs.h.
     const BLKDISCARD: libc::c_ulong = 0x1277;
+    of_range(file, BLKDISCARD, offset, length)
+}
+
+/// Makes these bytes of a block device zeros: by a command of the device (WRITE SAME, Write
+/// Zeroes), or the kernel writes them. Blocks until that is done.
+pub(super) fn zero_out(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    /// `_IO(0x12, 127)` of linux/fs.h.
+    const BLKZEROOUT: libc::c_ulong = 0x127f;
+    of_range(file, BLKZEROOUT, offset, length)
+}
+
+/// A request to a block device that is about a range of its bytes.
+fn of_range(file: &File, request: libc::c_ulong, offset: u64, length: u64) -> io::Result<()> {
     let range = [offset, length];
-    // SAFETY: the descriptor is open, and BLKDISCARD reads two u64 from `range`, which outlives the
-    // call.
-    match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD as _, range.as_ptr()) } {
+    // SAFETY: the descriptor is open, and both requests above read two u64 from `range`, which
+    // outlives the call.
+    match unsafe { libc::ioctl(file.as_raw_fd(), request as _, range.as_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }

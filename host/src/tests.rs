@@ -462,6 +462,34 @@ fn a_discard_gives_the_space_back() {
     });
 }
 
+/// Of a file and of a loop device. The bytes around the zeros stay, and the size too.
+#[test]
+fn zeroes_are_written() {
+    let files = Files::new();
+    under_each_engine(|world| {
+        let file = files.make("disk", 8 * MIB);
+        let over = files.make("over", 8 * MIB);
+        let device = Loop::new(&over, 512);
+        let device = device.iter().map(|device| device.path.clone());
+        for path in device.chain([file.clone()]) {
+            let disk = world.open(&path).expect("open");
+            claim_soon(&*disk);
+            write(&*disk, 0, &noise(7, 4 * MIB as usize));
+            let (offset, length) = (MIB + 4096, 2 * MIB - 8192);
+            do_io(&*disk, Io::WriteZeroes { offset, length }).result.expect("zeroes");
+            let mut expected = noise(7, 4 * MIB as usize);
+            expected[offset as usize..(offset + length) as usize].fill(0);
+            assert!(read(&*disk, 0, 4 * MIB as usize).expect("read")[..] == expected, "{path}");
+            assert_eq!(disk.size(), 8 * MIB);
+            do_io(&*disk, Io::Flush).result.expect("flush");
+            let allocated = disk.allocated().expect("there is a file");
+            assert!((MIB..=9 * MIB).contains(&allocated), "{path}: {allocated}");
+        }
+        let metadata = fs::metadata(&file).expect("metadata");
+        assert!(std::os::unix::fs::MetadataExt::blocks(&metadata) * 512 >= 4 * MIB, "written");
+    });
+}
+
 /// R1: one claim at a time, whichever process has opened the disk and by whatever path.
 #[test]
 fn a_claimed_disk_cannot_be_claimed_again() {

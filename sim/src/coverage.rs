@@ -83,6 +83,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         | F::DisksResized
         | F::Scrubbed
         | F::Compacted
+        | F::Reclaimed
         | F::MovementPaused => &[Whole, Degraded, Recovering, Full, Moving],
     }
 }

@@ -515,6 +515,12 @@ impl SimDisk {
                     }
                 }
             }
+            // The array gives zeros back. Blocks that were never written stay as they are: a
+            // large disk of zeros would not fit into memory.
+            Io::WriteZeroes { offset, length } => {
+                medium.lend(offset, length, false);
+                medium.image.discard(offset, length, |_| {});
+            }
         }
         Done { result: Ok(()), buffer: None }
     }
@@ -562,7 +568,7 @@ impl SimDisk {
                     || *durably && some_left(&mut faults.failing_flushes)
             }
             Io::Flush => some_left(&mut faults.failing_flushes),
-            Io::Discard { .. } => some_left(&mut faults.failing_discards),
+            Io::Discard { .. } | Io::WriteZeroes { .. } => some_left(&mut faults.failing_discards),
         };
         fails.then(eio)
     }
@@ -584,7 +590,9 @@ impl SimDisk {
             && some_left(&mut faults.held_writes);
         let micros = match self.core.below(20) {
             // An array may take its time over a flush.
-            0..8 if matches!(io, Io::Discard { .. }) => 1_000 + self.core.below(60_000),
+            0..8 if matches!(io, Io::Discard { .. } | Io::WriteZeroes { .. }) => {
+                1_000 + self.core.below(60_000)
+            }
             0 => 1_000 + self.core.below(8_000),
             1..4 => 100 + self.core.below(900),
             _ => 20 + self.core.below(80),
@@ -637,6 +645,7 @@ fn word(io: &Io) -> &'static str {
         Io::Read { .. } => "read",
         Io::Write { .. } => "write",
         Io::Discard { .. } => "discard",
+        Io::WriteZeroes { .. } => "zeroes",
         Io::Flush => "flush",
     }
 }
@@ -646,7 +655,9 @@ fn place(io: &Io) -> Range<u64> {
     match io {
         Io::Read { offset, buffer } => *offset..offset + buffer.len() as u64,
         Io::Write { offset, data, .. } => *offset..offset + data.len() as u64,
-        Io::Discard { offset, length } => *offset..offset + length,
+        Io::Discard { offset, length } | Io::WriteZeroes { offset, length } => {
+            *offset..offset + length
+        }
         Io::Flush => 0..0,
     }
 }
@@ -655,7 +666,8 @@ fn place(io: &Io) -> Range<u64> {
 /// last. The engine must have waited for the first before it writes there, or the place belongs to
 /// two files at once (R8).
 fn meet(one: &Io, other: &Io) -> bool {
-    let changes = |io: &Io| matches!(io, Io::Write { .. } | Io::Discard { .. });
+    let changes =
+        |io: &Io| matches!(io, Io::Write { .. } | Io::Discard { .. } | Io::WriteZeroes { .. });
     let (here, there) = (place(one), place(other));
     changes(one) && changes(other) && here.start < there.end && there.start < here.end
 }
@@ -669,8 +681,10 @@ fn touch(io: &Io, size: u64, sums: &Range<u64>) -> Touch {
         }
         Io::Write { offset, .. } if sums.contains(offset) => Touch::Sums,
         // A disk smaller than an AU, where the checksums would begin.
-        Io::Discard { length, .. } if *length < sums.start => Touch::Hole,
-        Io::Discard { .. } => Touch::Discard,
+        Io::Discard { length, .. } | Io::WriteZeroes { length, .. } if *length < sums.start => {
+            Touch::Hole
+        }
+        Io::Discard { .. } | Io::WriteZeroes { .. } => Touch::Discard,
         _ => Touch::Something,
     }
 }

@@ -290,6 +290,7 @@ impl Story {
             Fault::RedundancyConverted => self.convert(g, numbers).await,
             Fault::DisksResized => self.resize(g, numbers).await,
             Fault::Scrubbed => self.scrub(g, numbers).await,
+            Fault::Reclaimed => self.reclaim(g, numbers).await,
             Fault::Compacted => self.compact(g, numbers).await,
             Fault::MovementPaused => self.pause_movement(g, numbers).await,
         }

@@ -1,5 +1,5 @@
-//! Statements of an operator: disks are resized, the group is scrubbed, rebalanced or compacted, a
-//! rebalance is paused. The engine may die during each.
+//! Statements of an operator: disks are resized, the group is scrubbed, reclaimed, rebalanced or
+//! compacted, a rebalance is paused. The engine may die during each.
 
 use crate::{
     disk::SimDisk,
@@ -7,7 +7,10 @@ use crate::{
     history::{Failure, Story},
 };
 use plinth_engine::{
-    admin::{Order, Phases, Resize, Scope, ScrubOrder, ScrubPower, Selection},
+    admin::{
+        Order, Phases, ReclaimMethod, ReclaimOrder, Resize, Scope, ScrubOrder, ScrubPower,
+        Selection,
+    },
     testing::Numbers,
 };
 use std::sync::Arc;
@@ -48,6 +51,23 @@ impl Story {
         sim_group.say(|| format!("a scrub, {power:?}, repair {}", order.repair));
         let group = Arc::clone(sim_group.group());
         self.tell_engine(g, async move { group.scrub(&order).await }, numbers).await
+    }
+
+    /// All free space is given back while clients work. Another order may come soon after, or the
+    /// operator may stop it.
+    pub async fn reclaim(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let method = *pick(numbers, &[ReclaimMethod::Discard, ReclaimMethod::Zero]);
+        let power = (numbers.below(2) == 0).then(|| Self::power(numbers, 8));
+        let order = ReclaimOrder { which: Selection::All, method, power };
+        let stops = numbers.below(4) == 0;
+        let sim_group = &self.sim_groups[g];
+        sim_group.say(|| format!("a reclaim, {method}, power {power:?}, stopped {stops}"));
+        let group = Arc::clone(sim_group.group());
+        let statement = async move {
+            group.begin_reclaim(&order).await?;
+            if stops { group.stop_reclaim().await } else { Ok(()) }
+        };
+        self.tell_engine(g, statement, numbers).await
     }
 
     /// A rebalance that evens out, compacts, or only restores mirrors.

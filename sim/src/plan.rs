@@ -218,12 +218,19 @@ faults! {
     Compacted "compacted" 0,
     /// A rebalance is paused, and goes on.
     MovementPaused "movement-paused" 0,
+    /// All free space is given back, by discards or zeros.
+    Reclaimed "reclaimed" 0,
 }
 
 impl Fault {
     /// Faults that replace a drawn one, now and then: statements that move data, or read all of it.
-    pub const ORDERS: [Self; 4] =
-        [Self::DisksResized, Self::Scrubbed, Self::Compacted, Self::MovementPaused];
+    pub const ORDERS: [Self; 5] = [
+        Self::DisksResized,
+        Self::Scrubbed,
+        Self::Compacted,
+        Self::MovementPaused,
+        Self::Reclaimed,
+    ];
 
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all are there").1

@@ -5,9 +5,9 @@
 //! `Group::carry_out` carries it out. The parser keeps the places of names in the text beside it.
 
 use super::{
-    AccessChange, Conversion, Estimate, Exchange, LabelPermission, NameOrder, Order, Renaming,
-    Replacement, Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
-    operation::OperationPass,
+    AccessChange, Conversion, Estimate, Exchange, LabelPermission, NameOrder, Order, ReclaimOrder,
+    Reclaimable, Renaming, Replacement, Report, Resize, Scope, ScrubOrder, Selection, VolumeChange,
+    Work, operation::OperationPass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,11 @@ pub enum Command {
     /// Starts a scrub.
     Scrub(ScrubOrder),
     StopScrub,
+    /// Starts a RECLAIM.
+    Reclaim(ReclaimOrder),
+    StopReclaim,
+    /// How much the disks hold, and would hold after a RECLAIM.
+    Reclaimable(Selection),
     /// Users, user groups, owners and permissions.
     Access(AccessChange),
     Volume(VolumeChange),
@@ -86,6 +91,7 @@ pub enum Outcome {
     Done,
     Report(Report),
     Estimate(Estimate),
+    Reclaimable(Vec<Reclaimable>),
 }
 
 impl Command {
@@ -114,6 +120,7 @@ impl Command {
                 (order.power != Some(0)).then_some(OperationPass::Rebalance)
             }
             Self::Scrub(_) => Some(OperationPass::Scrubbing),
+            Self::Reclaim(_) => Some(OperationPass::Reclaim),
             _ => None,
         }
     }

@@ -4,12 +4,15 @@ mod command;
 pub mod findings;
 mod names;
 mod operation;
+mod reclaim;
 
 pub use command::{Command, Outcome};
 pub use names::{NameOrder, Template};
 pub use operation::{
     Estimate, Operation, OperationPass, OperationState, PlannedPass, PlannedStep, Rate,
 };
+
+pub use reclaim::{ReclaimMethod, ReclaimOrder, Reclaimable};
 
 use crate::words::sql_words;
 use findings::Findings;

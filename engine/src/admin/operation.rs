@@ -16,6 +16,8 @@ sql_words! {
         /// The phase of a rebalance that moves mirrors from the end of a disk to its beginning.
         Compact = "COMPACT",
         Scrubbing = "SCRUBBING",
+        /// All free space is given back to thin devices.
+        Reclaim = "RECLAIM",
         Checking = "CHECKING",
     }
 }

@@ -467,6 +467,26 @@ pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
     Ok(tables::attribute::exists(connection, ALL_DISCARDED)?)
 }
 
+/// The name under which the catalog stores how far a RECLAIM is. Statements do not see this
+/// attribute.
+const RECLAIM: &str = "_reclaim";
+
+/// Stores how far a RECLAIM is, or that none runs.
+///
+/// # Errors
+/// If the catalog fails.
+pub fn store_reclaim(connection: &Connection, position: Option<String>) -> Result<(), FileError> {
+    keep(connection, RECLAIM, position)
+}
+
+/// How far the RECLAIM was that ran when the group was last used, if there was one.
+///
+/// # Errors
+/// If the catalog fails.
+pub fn load_reclaim(connection: &Connection) -> Result<Option<String>, FileError> {
+    Ok(tables::attribute::value(connection, RECLAIM)?)
+}
+
 /// The name under which the catalog stores when the whole group was last scrubbed. Statements do
 /// not see this attribute.
 const SCRUBBED: &str = "_scrubbed";

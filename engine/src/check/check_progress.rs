@@ -124,6 +124,7 @@ impl Upkeep {
             ));
         }
         operations.extend(self.scrub.operation(now));
+        operations.extend(self.reclaim.operation(now));
         operations.extend(self.checks.operations(now));
         operations
     }

@@ -24,6 +24,7 @@
 pub(crate) mod cases;
 pub(crate) mod check_progress;
 pub(crate) mod check_space;
+pub(crate) mod give_back;
 pub(crate) mod reminders;
 pub(crate) mod scope;
 pub mod scrub;
@@ -31,7 +32,7 @@ pub mod scrub;
 use crate::{
     admin::{AdminError, Code, Report, Scope},
     catalog::{on_disks, tables::rules},
-    check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
+    check::{check_progress::Checks, give_back::Reclaim, reminders::Reminders, scrub::Scrub},
     error::FileError,
     extent::{Extent, Mirror, own_metadata::MetadataLook, scope::ExtentScope},
     movement::Movement,
@@ -53,6 +54,7 @@ pub struct Upkeep {
     pub(crate) movement: Arc<Movement>,
     pub(crate) scrub: Scrub,
     pub(crate) checks: Checks,
+    pub(crate) reclaim: Reclaim,
     pub(crate) reminders: Reminders,
 }
 
@@ -88,6 +90,7 @@ impl Upkeep {
             movement,
             scrub: Scrub::default(),
             checks: Checks::default(),
+            reclaim: Reclaim::default(),
             reminders: Reminders::default(),
         })
     }

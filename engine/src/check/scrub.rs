@@ -298,8 +298,10 @@ impl Upkeep {
     /// Waits while mirrors are made or move, unless `force`.
     async fn wait_for_moves(&self, force: bool) {
         let moves = |operation: &Operation| {
-            !matches!(operation.pass, OperationPass::Scrubbing | OperationPass::Checking)
-                && operation.state == OperationState::Run
+            !matches!(
+                operation.pass,
+                OperationPass::Scrubbing | OperationPass::Checking | OperationPass::Reclaim
+            ) && operation.state == OperationState::Run
         };
         while !force && !self.is_scrub_over() && self.list_operations().iter().any(moves) {
             self.scrub.progress(|progress| progress.state = OperationState::Wait);

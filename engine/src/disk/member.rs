@@ -588,6 +588,13 @@ impl Member {
         self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })
     }
 
+    /// Overwrites bytes that are not needed any more with zeros. It counts as a discard, and has no
+    /// deadline either.
+    pub fn start_write_zeroes(&self, offset: u64, length: u64) -> DiskIo<'_> {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        self.submit(IoClass::Discard, offset, bytes, Io::WriteZeroes { offset, length })
+    }
+
     /// Makes everything durable that any engine ever wrote: a mount does not know what its
     /// predecessor flushed.
     pub fn start_flush_of_all(&self) -> DiskIo<'_> {

@@ -194,7 +194,9 @@ impl Covered {
         let (offset, length) = match io {
             Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
             Io::Write { offset, data, .. } => (*offset, data.len() as u64),
-            Io::Discard { offset, length } => (*offset, *length),
+            Io::Discard { offset, length } | Io::WriteZeroes { offset, length } => {
+                (*offset, *length)
+            }
             Io::Flush => (0, 0),
         };
         let sector = u64::from(self.real.sectors().logical).max(SECTOR as u64);
@@ -264,6 +266,10 @@ impl Disk for Covered {
             Io::Write { offset, data, .. } => result.and_then(|()| self.layer.write(offset, &data)),
             Io::Flush => Ok(()),
             Io::Discard { offset, length } => result.map(|()| self.layer.forget(offset, length)),
+            Io::WriteZeroes { offset, length } => {
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                result.and_then(|()| self.layer.write(offset, &vec![0; length]))
+            }
         };
         Completion::ready(Done { result, buffer: None })
     }
@@ -481,6 +487,10 @@ mod tests {
         let discard = Io::Discard { offset: 2048, length: 4096 };
         assert!(block_on(one.submit(discard)).result.is_ok());
         model[2048..6144].copy_from_slice(&before[2048..6144]);
+        assert_eq!(read(&*other, 0, 16384), model[..16384]);
+        let zeroes = Io::WriteZeroes { offset: 512, length: 1024 };
+        assert!(block_on(one.submit(zeroes)).result.is_ok());
+        model[512..1536].fill(0);
         assert_eq!(read(&*other, 0, 16384), model[..16384]);
         assert_eq!(real.peek(0, 1 << 20), before);
         assert!(write(&*one, 100, &[0; 512]).is_err());

@@ -42,10 +42,14 @@
 //!
 //! A disk that fails a discard gets no other for some time, twice as long each time. Then all its
 //! free space is swept.
+//!
+//! `RECLAIM` (`check/give_back.rs`) goes through all free space by an order of the operator, with
+//! the same rules: [`Data::reclaim_units`], [`Data::look_at`] and [`Data::reclaim_pieces`].
 
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
 use crate::{
+    admin::ReclaimMethod,
     catalog::tables,
     disk::{
         counters::IoClient,
@@ -79,7 +83,7 @@ use futures::{
 use plinth_format::{Au, DiskNumber, Piece, layout::PIECE_SIZE, membership::DiskState};
 use rusqlite::Connection;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
     pin::pin,
     sync::{
@@ -106,9 +110,9 @@ const REFUSED: Duration = if cfg!(any(test, feature = "testing")) {
 };
 const REFUSED_MAX: Duration = Duration::from_secs(3600);
 /// Runs of pieces that are discarded at once.
-const RUNS_AT_ONCE: usize = 4;
+pub(crate) const RUNS_AT_ONCE: usize = 4;
 /// Extents whose pieces are looked at in one job; and in one query of a sweep.
-const LOOKED_AT: usize = 64;
+pub(crate) const LOOKED_AT: usize = 64;
 const SWEPT: i64 = 256;
 /// Extents of which pieces without data are kept in mind because their AUs were stained.
 const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
@@ -176,7 +180,7 @@ struct Refused {
 
 /// Pieces of an extent without data, durably so at the time of a look.
 #[derive(Debug)]
-struct Ready {
+pub(crate) struct Ready {
     extent: Arc<Extent>,
     /// How often it had lost marks then.
     losses: u64,
@@ -384,6 +388,20 @@ impl Discards {
     }
 }
 
+/// Bytes that were given back, and that should have been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Reclaimed {
+    pub bytes: u64,
+    pub failed: u64,
+}
+
+impl Reclaimed {
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.failed += other.failed;
+    }
+}
+
 /// Runs of pieces without marks that have one of the noted pieces in the same window of so many
 /// pieces.
 fn runs(marked: &Bits, noted: &Bits, pieces: usize, window: usize) -> Vec<Range<usize>> {
@@ -555,7 +573,7 @@ impl Data {
     }
 
     /// A number that changes with each use of the disks that has priority over discards.
-    fn disk_use(&self) -> u64 {
+    pub(crate) fn disk_use(&self) -> u64 {
         let of = |member: &Arc<Member>| {
             let (files, catalog) =
                 (member.counters.of(IoClient::Files), member.counters.of(IoClient::Catalog));
@@ -572,8 +590,55 @@ impl Data {
     }
 
     fn could_discard(&self, member: &Member) -> bool {
+        self.could_reclaim(member, ReclaimMethod::Discard)
+    }
+
+    /// Whether space on a disk could be given back by this method.
+    pub(crate) fn could_reclaim(&self, member: &Member, method: ReclaimMethod) -> bool {
         let stays = self.voters.current().disk(member.number).is_some_and(|disk| !disk.leaving);
-        stays && !member.quorum && member.is_writable() && member.can_discard()
+        let is_able = method == ReclaimMethod::Zero || member.can_discard();
+        stays && !member.quorum && member.is_writable() && is_able
+    }
+
+    /// Gives back some free AUs of a disk, the first that are not before `from`: the AU behind
+    /// them, and how that ended. `None`: there are no more.
+    pub(crate) async fn reclaim_units(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        (from, most): (Au, u32),
+        method: ReclaimMethod,
+    ) -> Option<(Au, Reclaimed)> {
+        let limits = member.discard_limits().filter(|_| method == ReclaimMethod::Discard);
+        let (run, next) =
+            self.space().take_free_to_discard(member.number, from, most, limits.as_ref())?;
+        let done = discard_units(Arc::clone(self), Arc::clone(member), run, method).await;
+        Some((next, done))
+    }
+
+    /// Gives back pieces that were looked at, on some disks. Also those that were in use, and must
+    /// be looked at again.
+    pub(crate) async fn reclaim_pieces(
+        self: &Arc<Self>,
+        ready: Vec<Ready>,
+        method: ReclaimMethod,
+        disks: &BTreeSet<DiskNumber>,
+    ) -> (Reclaimed, BTreeMap<ExtentId, Bits>) {
+        let takes =
+            |member: &Member| disks.contains(&member.number) && self.could_reclaim(member, method);
+        let ends = ready.iter().map(|ready| try_pieces(self, ready, method, takes));
+        let ends = future::join_all(ends).await;
+        let mut all = Reclaimed::default();
+        let mut again: BTreeMap<ExtentId, Bits> = BTreeMap::new();
+        for (ready, end) in ready.iter().zip(ends) {
+            match end {
+                Some(end) => all.add(end),
+                None => {
+                    let left = again.entry(ready.extent.id).or_default();
+                    ready.pieces.clone().for_each(|piece| left.add(Piece(piece)));
+                }
+            }
+        }
+        (all, again)
     }
 
     /// The next discards, and the bytes of the disk that has most of them.
@@ -592,7 +657,9 @@ impl Data {
             };
             if let Some(run) = run {
                 bytes = bytes.max(u64::from(run.1) * self.au_size);
-                round.push(Box::pin(discard_units(Arc::clone(self), Arc::clone(member), run)));
+                let discard = ReclaimMethod::Discard;
+                let units = discard_units(Arc::clone(self), Arc::clone(member), run, discard);
+                round.push(Box::pin(async { _ = units.await }));
             }
         }
         if !round.is_empty() {
@@ -629,9 +696,18 @@ impl Data {
             let mut state = self.discards.state();
             std::iter::from_fn(|| state.ripe.pop_first()).take(LOOKED_AT).collect()
         };
-        if noted.is_empty() {
-            return Ok(());
+        if !noted.is_empty() {
+            let found = self.look_at(noted).await?;
+            self.discards.state().ready.extend(found);
         }
+        Ok(())
+    }
+
+    /// Of pieces that had no marks, those that have none, durably so.
+    pub(crate) async fn look_at(
+        &self,
+        noted: Vec<(ExtentId, Bits)>,
+    ) -> Result<VecDeque<Ready>, FileError> {
         let (extents, pieces) =
             (Arc::clone(&self.extents), self.blocks_per_au() / BLOCKS_PER_PIECE);
         let coarse: Vec<DiskNumber> = self
@@ -658,17 +734,15 @@ impl Data {
         };
         // Durably: it is the last of all commits that took marks off so far.
         let (found, _) = self.catalog.release(!planted::has(Bug::DiscardedEarly), look).await?;
-        self.discards.state().ready.extend(found);
-        Ok(())
+        Ok(found)
     }
 
-    /// One step of the sweep, if one is running.
-    async fn sweep_some(&self) -> Result<(), FileError> {
-        let (from, told) = {
-            let state = self.discards.state();
-            (state.sweep, state.sweeps_told)
-        };
-        let Some(from) = from else { return Ok(()) };
+    /// Pieces that seem to have no data, of some extents in the order of their ids; and the id to
+    /// go on from, if there are more.
+    pub(crate) async fn holes_from(
+        &self,
+        from: u64,
+    ) -> Result<(Vec<(ExtentId, Bits)>, Option<u64>), FileError> {
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         let read = move |connection: &Connection| {
             let rows = tables::extent::marks_from(connection, from, SWEPT)?;
@@ -678,12 +752,22 @@ impl Data {
                 let mut empty = Bits::default();
                 marks.holes(pieces).for_each(|piece| empty.add(piece));
                 if !empty.is_empty() {
-                    found.push((id, empty));
+                    found.push((ExtentId(id), empty));
                 }
             }
             Ok((found, next))
         };
-        let (found, next) = self.catalog.read(read).await?;
+        self.catalog.read(read).await
+    }
+
+    /// One step of the sweep, if one is running.
+    async fn sweep_some(&self) -> Result<(), FileError> {
+        let (from, told) = {
+            let state = self.discards.state();
+            (state.sweep, state.sweeps_told)
+        };
+        let Some(from) = from else { return Ok(()) };
+        let (found, next) = self.holes_from(from).await?;
         let mut state = self.discards.state();
         if state.sweeps_told != told && !planted::has(Bug::SweepOverruled) || state.sweep.is_none()
         {
@@ -692,7 +776,7 @@ impl Data {
         }
         state.sweep = next;
         for (id, pieces) in found {
-            state.ripe.entry(ExtentId(id)).or_default().add_all(&pieces);
+            state.ripe.entry(id).or_default().add_all(&pieces);
         }
         Ok(())
     }
@@ -786,36 +870,56 @@ impl Drop for Late<'_> {
     }
 }
 
-/// Discards those bytes of a disk that are whole units of it: one request after the other. Calls
-/// `be_late` from the time on after which a silent disk would have failed. Returns whether all
-/// succeeded; if not, one has failed, or the disk was released meanwhile.
-async fn discard(
+/// Gives back bytes of a disk, by discards those that are whole units of it: one request after the
+/// other. Calls `be_late` from the time on after which a silent disk would have failed. After a
+/// request that fails, or when the disk was released meanwhile, the rest has failed too.
+async fn give_back(
     group: &Data,
     member: &Member,
+    method: ReclaimMethod,
     bytes: Range<u64>,
     mut be_late: impl FnMut(),
-) -> bool {
+) -> Reclaimed {
     let losses = member.losses();
-    let Some(limits) = member.discard_limits() else { return false };
-    let began = group.world.monotonic();
-    for request in limits.requests(bytes) {
-        if member.losses() != losses || member.has_left() {
-            return false;
+    let requests: Vec<Range<u64>> = match (method, member.discard_limits()) {
+        (ReclaimMethod::Discard, Some(limits)) => limits.requests(bytes).collect(),
+        (ReclaimMethod::Discard, None) => {
+            return Reclaimed { bytes: 0, failed: bytes.end - bytes.start };
         }
+        (ReclaimMethod::Zero, _) => {
+            let parts = bytes.clone().step_by(REQUEST_MAX as usize);
+            parts.map(|start| start..bytes.end.min(start + REQUEST_MAX)).collect()
+        }
+    };
+    let began = group.world.monotonic();
+    let mut all = Reclaimed::default();
+    for request in requests {
         let length = request.end - request.start;
-        let disk_io = member.start_discard(request.start, length);
+        if all.failed > 0 || member.losses() != losses || member.has_left() {
+            all.failed += length;
+            continue;
+        }
+        let disk_io = match method {
+            ReclaimMethod::Discard => member.start_discard(request.start, length),
+            ReclaimMethod::Zero => member.start_write_zeroes(request.start, length),
+        };
         let Some(is_good) =
             wait_for_end(group, member, (losses, began), disk_io, &mut be_late).await
         else {
-            return false;
+            all.failed += length;
+            continue;
         };
-        let given_back = is_good.then_some(if member.can_discard() { length } else { 0 });
+        let is_able = method == ReclaimMethod::Zero || member.can_discard();
+        let given_back = is_good.then_some(if is_able { length } else { 0 });
         group.discards.note_end(member.number, group.world.monotonic(), given_back);
-        if !is_good {
-            return false;
+        if is_good && method == ReclaimMethod::Zero {
+            // The next flush is for them, too.
+            member.note_write_done();
         }
+        let (bytes, failed) = if is_good { (length, 0) } else { (0, length) };
+        all.add(Reclaimed { bytes, failed });
     }
-    true
+    all
 }
 
 /// Waits for the end of one request, and returns whether it succeeded. `None`: the disk was released
@@ -845,15 +949,20 @@ async fn wait_for_end(
     }
 }
 
-async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (Au, u32)) {
+/// Gives back AUs that were taken for that.
+async fn discard_units(
+    group: Arc<Data>,
+    member: Arc<Member>,
+    (first, count): (Au, u32),
+    method: ReclaimMethod,
+) -> Reclaimed {
     let from = member.layout().au_offset(first);
     let length = u64::from(count) * group.au_size;
     let bytes = from..from + length;
     let _busy = group.discards.begin(member.number, length);
     if planted::has(Bug::DiscardBehindReuse) {
         group.space().discarded(member.number, first, count, true);
-        discard(&group, &member, bytes, || {}).await;
-        return;
+        return give_back(&group, &member, method, bytes, || {}).await;
     }
     let mut late = None;
     let be_late = || {
@@ -863,57 +972,70 @@ async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (A
             group.freeing.coming().note_freed();
         }
     };
-    let done = discard(&group, &member, bytes, be_late).await;
-    group.space().discarded(member.number, first, count, done);
+    let done = give_back(&group, &member, method, bytes, be_late).await;
+    group.space().discarded(member.number, first, count, done.failed == 0);
     drop(late);
     group.freeing.coming().note_freed();
+    done
 }
 
-async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready) {
+async fn discard_pieces(in_hand: InHand, ready: Ready) {
     let group = &in_hand.0;
+    let takes = |member: &Member| group.takes_discards(member);
+    if try_pieces(group, &ready, ReclaimMethod::Discard, takes).await.is_none() {
+        group.discards.note(ready.extent.id, ready.pieces.map(Piece));
+    }
+}
+
+/// Gives pieces of an extent back, on those of its disks that take that. `None`: they must be
+/// looked at again.
+async fn try_pieces(
+    group: &Data,
+    Ready { extent, losses, pieces }: &Ready,
+    method: ReclaimMethod,
+    takes: impl Fn(&Member) -> bool,
+) -> Option<Reclaimed> {
     let blocks = pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
     let careless = planted::has(Bug::HoleDiscardedUnheld);
     let held = extent.ranges.try_hold(blocks, true);
     if held.is_none() && !careless {
         // A task is using these pieces.
         reached::at(Mark::DiscardMetWriter);
-        if !planted::has(Bug::HoleInUseForgotten) {
-            group.discards.note(extent.id, pieces.map(Piece));
-        }
-        return;
+        return planted::has(Bug::HoleInUseForgotten).then(Reclaimed::default);
     }
     if extent.is_tombstone() {
         // Its AUs go whole.
-        return;
+        return Some(Reclaimed::default());
     }
     // A piece that was written meanwhile is not a hole any more. In this order: a job counts before
     // it clears marks.
     let marked = if careless { Bits::default() } else { extent.state().marked() };
-    if !careless && extent.losses() != losses && !planted::has(Bug::HolePunchedAgain) {
+    if !careless && extent.losses() != *losses && !planted::has(Bug::HolePunchedAgain) {
         // A mark that was cleared since may not be durable.
         reached::at(Mark::DiscardMetLoss);
-        group.discards.note(extent.id, pieces.map(Piece));
-        return;
+        return None;
     }
     let mut runs = Vec::new();
-    add_unmarked(&mut runs, pieces, &marked);
+    add_unmarked(&mut runs, pieces.clone(), &marked);
     let (mirrors, target) = extent.places();
     let places: Vec<(Mirror, Arc<Member>)> = mirrors
         .into_iter()
         .chain(target)
         .filter_map(|mirror| Some((mirror, Arc::clone(group.members.get(&mirror.disk)?))))
-        .filter(|(_, member)| group.takes_discards(member))
+        .filter(|(_, member)| takes(member))
         .collect();
     let mut discards = Vec::new();
     for run in &runs {
         for (mirror, member) in &places {
             let unit = member.layout().au_offset(mirror.au);
             let bytes = unit + run.start as u64 * PIECE_SIZE..unit + run.end as u64 * PIECE_SIZE;
-            discards.push(discard_run(group, member, bytes));
+            discards.push(give_back_run(group, member, method, bytes));
         }
     }
-    future::join_all(discards).await;
+    let mut all = Reclaimed::default();
+    future::join_all(discards).await.into_iter().for_each(|one| all.add(one));
     drop(held);
+    Some(all)
 }
 
 #[cfg(test)]
@@ -942,9 +1064,14 @@ impl Data {
 }
 
 /// On one mirror.
-async fn discard_run(group: &Data, member: &Member, bytes: Range<u64>) {
+async fn give_back_run(
+    group: &Data,
+    member: &Member,
+    method: ReclaimMethod,
+    bytes: Range<u64>,
+) -> Reclaimed {
     let _busy = group.discards.begin(member.number, bytes.end - bytes.start);
-    discard(group, member, bytes, || {}).await;
+    give_back(group, member, method, bytes, || {}).await
 }
 
 #[cfg(test)]

@@ -40,6 +40,11 @@ impl Group {
             }
             Command::Scrub(order) => self.scrub(&order).await?,
             Command::StopScrub => self.stop_scrub(),
+            Command::Reclaim(order) => self.begin_reclaim(&order).await?,
+            Command::StopReclaim => self.stop_reclaim().await?,
+            Command::Reclaimable(which) => {
+                return self.reclaimable(&which).await.map(Outcome::Reclaimable);
+            }
             Command::Access(change) => self.change_access(&change).await?,
             Command::Volume(change) => self.change_volume(&change).await?,
             Command::Names { order, uid } => self.change_names(order, uid).await?,

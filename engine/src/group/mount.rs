@@ -1044,4 +1044,5 @@ async fn serve(
     }
     group.retire_strangers(decision, &claimed.probe_results, &claimed.disks).await;
     group.begin_discards(is_all_discarded, !request.force);
+    group.resume_reclaim(!request.force).await;
 }

@@ -37,9 +37,20 @@ impl Progress {
         }
     }
 
+    /// Of one that goes on now, and is so far already.
+    #[must_use]
+    pub fn resume(now: Duration, so_far: u64, work: u64, bytes: u64) -> Self {
+        Self { so_far, work, bytes, was: VecDeque::from([(now, so_far)]), ..Self::begin(now) }
+    }
+
     /// One more is done, for which `bytes` bytes were copied.
     pub fn advance(&mut self, now: Duration, bytes: u64) {
-        self.so_far += 1;
+        self.advance_by(now, 1, bytes);
+    }
+
+    /// The same of `count`.
+    pub fn advance_by(&mut self, now: Duration, count: u64, bytes: u64) {
+        self.so_far += count;
         self.bytes += bytes;
         self.last = now;
         if self.was.back().is_none_or(|(last, _)| now.saturating_sub(*last) >= STEP) {
@@ -95,6 +106,9 @@ mod tests {
         assert!(progress.was.len() < 40, "nothing is kept for ever");
         // It is paused.
         assert_eq!(progress.operation(OperationPass::Rebalance, 0, at(9000.0)).rate, 0);
+        let resumed = Progress::resume(at(5.0), 500, 900, 1 << 30);
+        let operation = resumed.operation(OperationPass::Reclaim, 1, at(6.0));
+        assert_eq!((operation.so_far, operation.work, operation.rate), (500, 900, 0));
         let fresh = Progress::begin(at(5.0));
         assert_eq!(fresh.operation(OperationPass::Rebalance, 8, at(5.0)).rate, 0);
     }

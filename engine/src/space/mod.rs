@@ -332,6 +332,19 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.cut_off(limits))
     }
 
+    /// Takes adjacent free AUs to be discarded, stained or not: the first that are not before
+    /// `from`, at most `most`, or what two units of the device need. Also the AU to go on from: the
+    /// last one that was taken, where a unit begins in it that others complete.
+    pub fn take_free_to_discard(
+        &mut self,
+        disk: DiskNumber,
+        from: Au,
+        most: u32,
+        limits: Option<&DiscardLimits>,
+    ) -> Option<((Au, u32), Au)> {
+        self.disks.get_mut(&disk)?.take_free_to_discard(from, most, limits)
+    }
+
     /// Ends a discard, or gives it up: `done` if it need not be tried again. Ignores a disk that
     /// was removed.
     ///
@@ -644,6 +657,44 @@ impl DiskSpace {
         Some((first, count))
     }
 
+    fn take_free_to_discard(
+        &mut self,
+        from: Au,
+        most: u32,
+        limits: Option<&DiscardLimits>,
+    ) -> Option<((Au, u32), Au)> {
+        let words = self.low.len();
+        let (start, bit) = place(from);
+        let taken = |word: usize| self.taken(word) | if word == start { bit - 1 } else { 0 };
+        let word = (start..words).find(|word| taken(*word) != u64::MAX)?;
+        let first = au_of(word, taken(word));
+        let is_free = |au: &Au| {
+            let (word, bit) = place(*au);
+            word < words && self.taken(word) & bit == 0
+        };
+        let size = self.layout.au_size();
+        let coarse = limits
+            .filter(|limits| limits.alignment > 0 || !size.is_multiple_of(limits.granularity));
+        let least = coarse.map_or(1, |limits| 2 * limits.granularity.div_ceil(size));
+        let most = most.max(u32::try_from(least).unwrap_or(u32::MAX));
+        let count = first.run(most).take_while(is_free).count();
+        let mut count = u32::try_from(count).expect("as many as a disk has");
+        let mut next = Au(first.0 + count);
+        if let Some(limits) = coarse.filter(|_| count == most) {
+            // More may follow: the run ends with a unit.
+            let begin = self.layout.au_offset(first);
+            let units = limits.inwards(begin..self.layout.au_offset(next));
+            let bytes = units.end - begin;
+            count = u32::try_from(bytes.div_ceil(size)).expect("at most as many as before");
+            next = Au(first.0 + u32::try_from(bytes / size).expect("as many or one less"));
+        }
+        for au in first.run(count) {
+            self.stain(au, true);
+            self.set(au, AuState::Discarding);
+        }
+        Some(((first, count), next))
+    }
+
     /// Adds the free AUs to a run that complete units of the device at its edges. Only those
     /// without a stain: a stained one completes its units itself, when it is discarded. So a free
     /// AU without a stain shares a unit that was not discarded only with AUs that are not free, or
@@ -890,6 +941,45 @@ mod tests {
         assert_eq!(space.take_to_discard(DISK, 8, &ANY), Some((given[0], 1)));
         space.remove_disk(DISK);
         space.discarded(DISK, given[0], 1, true);
+    }
+
+    /// All free AUs are taken in order, stained or not, and no others; and all units of the device
+    /// that lie in them go back.
+    #[test]
+    fn every_free_unit_is_taken_to_be_discarded() {
+        let all_limits = [(4096, 0), (MIB, 4096), (3 * MIB, 0), (8 * MIB, 5 * MIB + 512)];
+        let all = [13, 64, 65, 127, 128, 129, 1000];
+        let all = all.into_iter().flat_map(|units| all_limits.map(|limits| (units, limits)));
+        for (units, (granularity, alignment)) in all {
+            let limits = limits(granularity, alignment);
+            let layout = layout(units);
+            let mut space = space(units);
+            let total = space.total(DISK);
+            let used: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let is_kept = |au: &Au| au.0 % 31 == 0 || (60..70).contains(&au.0);
+            used.iter().filter(|au| !is_kept(au)).for_each(|au| space.cancel(DISK, *au));
+            let kept = u32::try_from(used.iter().filter(|au| is_kept(au)).count()).expect("few");
+            let (mut from, mut taken, mut given_back) = (Au(0), BTreeSet::new(), 0);
+            while let Some(((first, count), next)) =
+                space.take_free_to_discard(DISK, from, 7, Some(&limits))
+            {
+                assert!(first >= from && next > first, "it goes on");
+                assert_eq!(space.discarding(DISK), count);
+                assert_eq!(space.available(DISK), total - kept, "none seems to be in use");
+                let bytes = layout.au_offset(first)..layout.au_offset(Au(first.0 + count));
+                let whole = limits.inwards(bytes);
+                given_back += whole.end - whole.start;
+                taken.extend(first.run(count));
+                space.discarded(DISK, first, count, true);
+                from = next;
+            }
+            let free: BTreeSet<Au> = layout.data_units().filter(|au| !is_kept(au)).collect();
+            assert_eq!(taken, free, "{units} {limits:?}");
+            let whole = free.len() as u64 * MIB - space.cut_off(DISK, &limits);
+            assert_eq!(given_back, whole, "{units} {limits:?}");
+            assert_eq!(space.stains(DISK), 0);
+            assert_eq!(space.take_free_to_discard(DISK, Au(u32::MAX), 7, None), None);
+        }
     }
 
     /// In whatever order AUs are freed and discarded: every unit of the device that lies in free

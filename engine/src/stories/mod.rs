@@ -28,6 +28,7 @@ mod names;
 mod own_metadata;
 mod partial_blocks;
 mod reads;
+mod reclaims;
 mod reminders;
 mod resize;
 mod resyncs;

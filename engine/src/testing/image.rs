@@ -83,6 +83,12 @@ impl Image {
         });
     }
 
+    /// Writes zeros into the cache.
+    pub fn write_zeroes(&mut self, offset: u64, length: u64) {
+        let length = usize::try_from(length).expect("a test's disk is small");
+        self.write(offset, &vec![0; length]);
+    }
+
     /// Changes bytes in the cache and on the medium: rot, or another program's `dd`.
     pub fn corrupt(&mut self, offset: u64, bytes: &[u8]) {
         for_blocks(offset, bytes.len(), |block, inside, part| {

@@ -71,7 +71,7 @@ impl Faults {
                     self.hang_in.iter().chain(&self.hang_writes).any(touches(*offset, data.len()))
                 }
                 Io::Flush => false,
-                Io::Discard { .. } => self.hang_discards,
+                Io::Discard { .. } | Io::WriteZeroes { .. } => self.hang_discards,
             }
     }
 }
@@ -86,6 +86,7 @@ pub struct Counts {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub bytes_discarded: u64,
+    pub bytes_zeroed: u64,
 }
 
 impl Counts {
@@ -105,6 +106,7 @@ impl Counts {
                 self.discards += 1;
                 self.bytes_discarded += length;
             }
+            Io::WriteZeroes { length, .. } => self.bytes_zeroed += length,
         }
     }
 }
@@ -115,8 +117,8 @@ impl Counts {
 pub struct Fuse(Arc<AtomicI64>);
 
 impl Fuse {
-    /// Fires after `changes` writes and flushes. Discards are not counted, since their time is not
-    /// fixed.
+    /// Fires after `changes` writes and flushes. Discards, and zeros instead of them, are not
+    /// counted, since their time is not fixed.
     #[must_use]
     pub fn new(changes: u64) -> Self {
         Self(Arc::new(AtomicI64::new(i64::try_from(changes).expect("tests change little"))))
@@ -129,7 +131,7 @@ impl Fuse {
 
     fn stops(&self, io: &Io) -> bool {
         match io {
-            Io::Read { .. } | Io::Discard { .. } => self.is_blown(),
+            Io::Read { .. } | Io::Discard { .. } | Io::WriteZeroes { .. } => self.is_blown(),
             _ => self.is_blown() || self.0.fetch_sub(1, Ordering::SeqCst) <= 0,
         }
     }
@@ -377,7 +379,7 @@ impl MemoryDisk {
                 medium.faults.fail_writes || worn || *durably && medium.faults.fail_flushes
             }
             Io::Flush => medium.faults.fail_flushes,
-            Io::Discard { .. } => medium.faults.fail_discards,
+            Io::Discard { .. } | Io::WriteZeroes { .. } => medium.faults.fail_discards,
         };
         if refused {
             return failed(io, io::Error::from_raw_os_error(libc::EIO));
@@ -409,6 +411,7 @@ impl MemoryDisk {
                 let mut noise = Numbers::new(offset);
                 medium.image.discard(offset, length, |bytes| noise.fill(bytes));
             }
+            Io::WriteZeroes { offset, length } => medium.image.write_zeroes(offset, length),
         }
         Done { result: Ok(()), buffer: None }
     }
@@ -422,7 +425,7 @@ pub fn fits(io: &Io, size: u64, sectors: Sectors) -> bool {
         Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
         Io::Write { offset, data, .. } => (*offset, data.len() as u64),
         Io::Flush => (0, 0),
-        Io::Discard { offset, length } => (*offset, *length),
+        Io::Discard { offset, length } | Io::WriteZeroes { offset, length } => (*offset, *length),
     };
     offset % sector == 0
         && length % sector == 0

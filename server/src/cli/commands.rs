@@ -8,7 +8,7 @@ use super::{
     Result, about, access, amdu, backup, check,
     context::{Context, Run},
     cp, disks, extents, files, filter, groups, iostat, kfed, labels, lists, ls, lsod, lsof, manual,
-    mounts, names, nbd, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
+    mounts, names, nbd, reclaim, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -64,6 +64,7 @@ table! {
         Upgrade(upgrade::Upgrade),
         Renamedg(renamedg::Renamedg),
         Rebal(disks::Rebal),
+        Reclaim(reclaim::Reclaim),
         Lsop(lists::Lsop),
         MdBackup(backup::MdBackup),
         MdRestore(backup::MdRestore),

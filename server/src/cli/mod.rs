@@ -40,6 +40,7 @@ mod names;
 mod nbd;
 mod network;
 mod raw_disk;
+mod reclaim;
 mod record_text;
 mod renamedg;
 mod settings;

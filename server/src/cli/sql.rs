@@ -242,7 +242,7 @@ fn watches(text: &str) -> bool {
 }
 
 /// As [`run`]; Ctrl-C cancels.
-fn run_or_cancel(
+pub(super) fn run_or_cancel(
     client: &Client,
     context: &Context,
     statement: &str,

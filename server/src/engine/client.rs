@@ -9,7 +9,10 @@ use super::{
 };
 use crate::paths::Paths;
 use plinth_engine::{
-    admin::{AdminError, Code, Command, Estimate, Operation, Outcome, Report, Scope, Value},
+    admin::{
+        AdminError, Code, Command, Estimate, Operation, Outcome, Reclaimable, Report, Scope,
+        Selection, Value,
+    },
     api::ConnectionId,
     catalog::rows::decode_rows,
     files::statements::NewSystemFile,
@@ -160,6 +163,7 @@ impl Client {
             Answer::Done => Ok(Outcome::Done),
             Answer::Report(report) => Ok(Outcome::Report(report)),
             Answer::Estimate(estimate) => Ok(Outcome::Estimate(estimate)),
+            Answer::Reclaimable(disks) => Ok(Outcome::Reclaimable(disks)),
             _ => Err(self.strange()),
         }
     }
@@ -169,7 +173,7 @@ impl Client {
     pub fn check(&self, scope: &Scope, repair: bool) -> Result<Report> {
         match self.carry_out(Command::Check { repair, scope: scope.clone() })? {
             Outcome::Report(report) => Ok(report),
-            Outcome::Done | Outcome::Estimate(_) => Err(self.strange()),
+            _ => Err(self.strange()),
         }
     }
 
@@ -180,7 +184,18 @@ impl Client {
     pub fn estimate(&self, command: Command) -> Result<Estimate> {
         match self.carry_out(command)? {
             Outcome::Estimate(estimate) => Ok(estimate),
-            Outcome::Done | Outcome::Report(_) => Err(self.strange()),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// How much the disks hold, and would hold after a RECLAIM.
+    ///
+    /// # Errors
+    /// If there is no such disk, or the engine ends before it answers.
+    pub fn reclaimable(&self, which: &Selection) -> Result<Vec<Reclaimable>> {
+        match self.carry_out(Command::Reclaimable(which.clone()))? {
+            Outcome::Reclaimable(disks) => Ok(disks),
+            _ => Err(self.strange()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::exports::{At, Export};
 use plinth_engine::{
-    admin::{AdminError, Command, Estimate, NewGroup, Operation, Outcome, Report},
+    admin::{AdminError, Command, Estimate, NewGroup, Operation, Outcome, Reclaimable, Report},
     api::{ConnectionId, Kind},
     files::statements::NewSystemFile,
 };
@@ -200,6 +200,7 @@ pub enum Answer {
     Report(Report),
     Operations(Vec<Operation>),
     Estimate(Estimate),
+    Reclaimable(Vec<Reclaimable>),
     Rows {
         columns: Vec<String>,
         types: Vec<Option<String>>,
@@ -254,6 +255,7 @@ impl From<Result<Outcome, AdminError>> for Answer {
             Ok(Outcome::Done) => Self::Done,
             Ok(Outcome::Report(report)) => Self::Report(report),
             Ok(Outcome::Estimate(estimate)) => Self::Estimate(estimate),
+            Ok(Outcome::Reclaimable(disks)) => Self::Reclaimable(disks),
             Err(error) => Self::Refused(error),
         }
     }

@@ -6,6 +6,7 @@ mod alter;
 mod facts;
 mod filter;
 mod parameters;
+mod reclaim;
 mod scrub;
 mod work;
 
@@ -37,8 +38,8 @@ use crate::{
 };
 use plinth_engine::{
     admin::{
-        AdminError, Code, HeaderStatus, NewGroup, OperationPass, OperationState, Report, Survey,
-        Value,
+        AdminError, Code, Command, HeaderStatus, NewGroup, OperationPass, OperationState, Report,
+        Survey, Value,
     },
     disk::identify::LABEL_PATH,
     words::counted,
@@ -145,8 +146,10 @@ pub fn describe(
         Statement::ShowParameter { stored, .. } => {
             Ok(Some(Described { parameters: 0, columns: parameters::parameter_columns(*stored) }))
         }
-        Statement::ExplainWork { .. } => {
-            Ok(Some(Described { parameters: 0, columns: work::columns() }))
+        Statement::ExplainWork { alter, .. } => {
+            let is_reclaim = matches!(alter.command, Command::Reclaimable(_));
+            let columns = if is_reclaim { reclaim::columns() } else { work::columns() };
+            Ok(Some(Described { parameters: 0, columns }))
         }
         _ => Ok(None),
     }
@@ -362,9 +365,11 @@ impl Context {
                 each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
             }
             Statement::Alter(alter) => self.alter(alter, cancel, notices),
-            Statement::ExplainWork { id, alter, power } => {
-                self.explain(id, alter, *power, notices).map(Outcome::Rows)
+            Statement::ExplainWork { id, alter, power } => match &alter.command {
+                Command::Reclaimable(which) => self.explain_reclaim(alter, which, notices),
+                _ => self.explain(id, alter, *power, notices),
             }
+            .map(Outcome::Rows),
         }
     }
 
@@ -432,6 +437,7 @@ impl Context {
                 let what = match pass {
                     OperationPass::Resync => "the resync",
                     OperationPass::Scrubbing => "the scrub",
+                    OperationPass::Reclaim => "the reclaim",
                     _ => "the rebalance",
                 };
                 return Err(

@@ -3,6 +3,7 @@
 
 mod access;
 mod names;
+mod reclaim;
 mod refused;
 mod scrub;
 mod sessions;
@@ -590,6 +591,9 @@ impl Parser<'_> {
             let (order, wait) = self.rebalance()?;
             return Ok(Statement::Alter(Alter::one(group, Command::Rebalance(order)).wait(wait)));
         }
+        if self.take("RECLAIM") {
+            return self.reclaim(group);
+        }
         if self.is("REPLACE") {
             return self.replace(group);
         }
@@ -628,7 +632,7 @@ impl Parser<'_> {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
         Err(self.expected(
-            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, CONVERT, REBALANCE, OFFLINE, ONLINE, CHECK, SCRUB, MODIFY, ENABLE, DISABLE or SET",
+            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, CONVERT, REBALANCE, RECLAIM, OFFLINE, ONLINE, CHECK, SCRUB, MODIFY, ENABLE, DISABLE or SET",
         ))
     }
 
@@ -915,6 +919,11 @@ impl Parser<'_> {
                 .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do")
         };
         let Statement::Alter(alter) = self.alter()? else { return Err(moves_nothing()) };
+        if let Command::Reclaim(order) = alter.command {
+            let (command, power) = (Command::Reclaimable(order.which), order.power);
+            let alter = Alter { command, wait: None, ..alter };
+            return Ok(Statement::ExplainWork { id, alter, power });
+        }
         let (work, order, at) = match alter.command {
             Command::Exchange { exchange, order } => (Work::Exchange(exchange), order, alter.at),
             Command::Resize { resizes, order } => (Work::Resize(resizes), order, alter.at),

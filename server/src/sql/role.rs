@@ -51,6 +51,9 @@ const fn of_command(command: &Command) -> Role {
         | Command::Check { repair: true, .. }
         | Command::Scrub(_)
         | Command::StopScrub
+        | Command::Reclaim(_)
+        | Command::StopReclaim
+        | Command::Reclaimable(_)
         | Command::Access(_)
         | Command::Volume(_)
         | Command::Names { .. }
@@ -123,6 +126,9 @@ mod tests {
         ("ALTER DISKGROUP d CHECK REPAIR", Role::Administer),
         ("ALTER DISKGROUP d SCRUB", Role::Administer),
         ("ALTER DISKGROUP d SCRUB STOP", Role::Administer),
+        ("ALTER DISKGROUP d RECLAIM ZERO POWER 5", Role::Administer),
+        ("ALTER DISKGROUP d RECLAIM STOP", Role::Administer),
+        ("EXPLAIN WORK FOR ALTER DISKGROUP d RECLAIM", Role::Administer),
         ("ALTER DISKGROUP d ADD USER 'a'", Role::Administer),
         ("ALTER DISKGROUP d ADD VOLUME v SIZE 1G", Role::Administer),
         ("ALTER DISKGROUP ALL ENABLE VOLUME ALL", Role::Administer),
@@ -151,7 +157,7 @@ mod tests {
     ];
 
     /// The number of kinds.
-    const KINDS: usize = 39;
+    const KINDS: usize = 42;
 
     /// The number of a kind. A new kind must be added here and to `ONE_OF_EACH`.
     fn kind(statement: &Statement) -> usize {
@@ -199,6 +205,9 @@ mod tests {
             Command::Check { .. } => 14,
             Command::Scrub(_) => 15,
             Command::StopScrub => 16,
+            Command::Reclaim(_) => 39,
+            Command::StopReclaim => 40,
+            Command::Reclaimable(_) => 41,
             Command::Access(_) => 17,
             Command::Volume(_) => 18,
             Command::Names { .. } => 19,

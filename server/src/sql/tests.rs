@@ -8,7 +8,7 @@ use super::{
 };
 use plinth_engine::admin::{
     AccessChange, Command, Conversion, LabelPermission, Order, Permission, Phases, Principal,
-    Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection, VolumeChange, Work,
+    ReclaimMethod, Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection, VolumeChange, Work,
 };
 use plinth_format::Redundancy;
 
@@ -447,6 +447,9 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d CHECK DISK <'/x'", "cannot be the name of a disk"),
         ("ALTER DISKGROUP d CHECK FILE <f", "the name of a file in single quotes"),
         ("ALTER DISKGROUP d CHECK FILE 'f' <'g'", "expected the end"),
+        ("ALTER DISKGROUP d RECLAIM POWER <0", "no power 0"),
+        ("ALTER DISKGROUP d RECLAIM <ALL", "expected DISK, DISCARD"),
+        ("ALTER DISKGROUP d RECLAIM STOP <WAIT", "expected the end"),
         ("ALTER DISKGROUP d SCRUB POWER <5", "expected AUTO, LOW, HIGH or MAX"),
         ("ALTER DISKGROUP d SCRUB <FAST", "expected REPAIR"),
         ("ALTER DISKGROUP d SCRUB DISK a <STOP", "ends the scrub of the disk group"),
@@ -601,6 +604,25 @@ fn checks_and_scrubs() {
         (order, false)
     );
     assert!(matches!(command("ALTER DISKGROUP d SCRUB STOP"), Command::StopScrub));
+    assert!(matches!(command("ALTER DISKGROUP d RECLAIM STOP"), Command::StopReclaim));
+    let reclaim = |text: &str| match alter(text) {
+        Alter { command: Command::Reclaim(order), wait: Some(wait), .. } => {
+            (order.which, order.method, order.power, wait)
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    let all = Selection::All;
+    assert_eq!(reclaim("ALTER DISKGROUP d RECLAIM"), (all, ReclaimMethod::Discard, None, false));
+    let a = Selection::Disks(vec!["A".to_owned()]);
+    assert_eq!(
+        reclaim("ALTER DISKGROUP d RECLAIM DISK a WAIT POWER 9 ZERO"),
+        (a.clone(), ReclaimMethod::Zero, Some(9), true)
+    );
+    assert!(matches!(
+        one("EXPLAIN WORK FOR ALTER DISKGROUP d RECLAIM DISK a ZERO"),
+        Statement::ExplainWork { alter: Alter { command: Command::Reclaimable(which), .. }, .. }
+            if which == a
+    ));
     assert!(matches!(
         alter("ALTER DISKGROUP ALL SCRUB STOP"),
         Alter { groups: Groups::All, command: Command::StopScrub, .. }

@@ -112,6 +112,12 @@ pub(crate) fn each(connection: &Connection, mut pass: impl FnMut(ExtentRow)) -> 
     Ok(())
 }
 
+/// Extents with ids from `from` on, in ascending order, `most` of them at most.
+pub(crate) fn some_from(connection: &Connection, from: u64, most: usize) -> Result<Vec<ExtentRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2");
+    rows(connection.prepare_cached(&sql)?, params![from.cast_signed(), most as i64])
+}
+
 /// The extents of a file, in the order of their numbers.
 pub(crate) fn of_file(connection: &Connection, file: Node) -> Result<Vec<ExtentRow>> {
     let sql = format!("SELECT {COLUMNS} FROM extent WHERE file = ?1 ORDER BY number");
