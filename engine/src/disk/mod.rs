@@ -3,6 +3,7 @@
 pub(crate) mod counters;
 pub(crate) mod disk_errors;
 pub(crate) mod disk_io;
+pub(crate) mod full;
 pub(crate) mod headers;
 pub(crate) mod health;
 pub mod identify;
