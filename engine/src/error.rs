@@ -1,6 +1,9 @@
 //! Errors of files and disks, in the words of the operator or the program that has to react.
 
-use crate::admin::{AdminError, Code};
+use crate::{
+    admin::{AdminError, Code},
+    disk::full,
+};
 use plinth_format::DiskId;
 use rusqlite::ErrorCode;
 use std::{fmt, io};
@@ -115,12 +118,22 @@ impl FileError {
         refusal
     }
 
+    /// Whether it is about a disk whose thin pool is full.
+    fn is_lack_of_room(&self) -> bool {
+        match self {
+            Self::Disk(error) => error.source.kind() == io::ErrorKind::StorageFull,
+            Self::Refused { reason, .. } => full::is_lack_of_room(reason),
+            _ => false,
+        }
+    }
+
     /// Its code in the answer to a statement.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
             Self::Order(refusal) => refusal.code,
             Self::NoSpace => Code::NoSpace,
+            _ if self.is_lack_of_room() => Code::NoSpace,
             Self::NotFound | Self::Stale(_) => Code::NoSuchFile,
             Self::Exists => Code::NameExists,
             Self::NotEmpty => Code::NotEmpty,
@@ -168,6 +181,7 @@ impl FileError {
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
             Self::NoSpace => libc::ENOSPC,
+            _ if self.is_lack_of_room() => libc::ENOSPC,
             Self::NotPermitted => libc::EPERM,
             Self::NotSupported => libc::EOPNOTSUPP,
             Self::NoData => libc::ENXIO,

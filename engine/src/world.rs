@@ -94,6 +94,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn allocated(&self) -> Option<u64> {
         None
     }
+    /// Where its space comes from if it is thin, in words for the operator who is to make room: a
+    /// thin pool, a file system. Waits a little at most.
+    fn space_from(&self) -> String {
+        format!("the storage below {}", self.present_path())
+    }
     /// Whether it is a rotating disk: its beginning is faster than its end.
     fn rotates(&self) -> bool {
         false

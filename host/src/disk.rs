@@ -32,7 +32,7 @@ use super::{
     op::{Op, Work},
     pool::Pool,
     probe::Looked,
-    signature, sys,
+    signature, space_from, sys,
     timeout::{DISK_TIMEOUT, Handle, within},
 };
 use plinth_engine::{
@@ -513,6 +513,10 @@ impl Disk for RealDisk {
 
     fn sectors(&self) -> Sectors {
         self.sectors
+    }
+
+    fn space_from(&self) -> String {
+        space_from::describe(&self.device(), self.medium)
     }
 
     fn rotates(&self) -> bool {

@@ -61,6 +61,7 @@ mod reaper;
 mod ring;
 mod signature;
 mod socket_poll;
+mod space_from;
 mod sys;
 #[cfg(test)]
 mod tests;

@@ -76,6 +76,15 @@ pub(super) enum Work {
     },
 }
 
+/// The error of a flush in a durable write. `ENOSPC` of a flush means that writes are lost, that of
+/// a write only that it was not carried out: they must not be confused.
+fn failed_flush(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull => io::Error::other(format!("flushing: {error}")),
+        _ => error,
+    }
+}
+
 impl Op {
     /// Records the result of one system call. `Some` when the operation has ended, `None` when the
     /// rest must be submitted again.
@@ -147,7 +156,7 @@ impl Op {
                 // Not with `RWF_DSYNC`: file systems in user space, which come here, need not look
                 // at that flag.
                 if matches!(self.work, Work::Write { durably: true, .. }) {
-                    result = result.and_then(|()| file.sync_data());
+                    result = result.and_then(|()| file.sync_data().map_err(failed_flush));
                 }
                 return result;
             }

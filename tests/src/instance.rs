@@ -1,8 +1,8 @@
 //! An instance of its own for each test: directory, disks, `plinth serve`, mounts.
 
 use crate::{
-    FaultDisk, Finished, LoopDisk, Manager, SlowDisk, binary, command, manager::Starter, need_root,
-    wait_for,
+    FaultDisk, Finished, LoopDisk, Manager, Pool, SlowDisk, binary, command, manager::Starter,
+    need_root, wait_for,
 };
 use serde_json::Value;
 use std::{
@@ -26,6 +26,7 @@ pub struct Instance {
     starter: Option<Starter>,
     faulty: Vec<FaultDisk>,
     loops: Vec<LoopDisk>,
+    pools: Vec<Pool>,
     slow: Vec<SlowDisk>,
 }
 
@@ -79,9 +80,9 @@ impl Instance {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let (faulty, loops, slow) = (Vec::new(), Vec::new(), Vec::new());
+        let (faulty, loops, pools, slow) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut instance =
-            Self { home, program, environment, server: None, starter, faulty, loops, slow };
+            Self { home, program, environment, server: None, starter, faulty, loops, pools, slow };
         instance.start();
         instance
     }
@@ -214,10 +215,51 @@ impl Instance {
     /// # Panics
     /// If the kernel gives none.
     pub fn add_loop_disk(&mut self, name: &str, size: u64, sector: u32) -> PathBuf {
-        let disk = LoopDisk::new(&self.path("parts").join(name), size, sector);
+        self.add_loop_disk_over(&self.path("parts").join(name), name, size, sector)
+    }
+
+    fn add_loop_disk_over(&mut self, file: &Path, name: &str, size: u64, sector: u32) -> PathBuf {
+        let disk = LoopDisk::new(file, size, sector);
         let link = self.disk(name);
         std::os::unix::fs::symlink(disk.path(), &link).expect("link to the device");
         self.loops.push(disk);
+        link
+    }
+
+    /// A new small file system, for disks that take their space from it.
+    pub fn add_pool(&mut self, name: &str, size: u64) {
+        let image = self.path("parts").join(format!("{name}.image"));
+        self.pools.push(Pool::new(image, self.path("parts").join(name), size));
+    }
+
+    /// The pool of this name.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn pool(&self, name: &str) -> &Pool {
+        let path = self.path("parts").join(name);
+        self.pools.iter().find(|pool| pool.path() == path).expect("a pool of this name")
+    }
+
+    /// A new block device that takes its space from a pool, linked from the `disks` folder.
+    ///
+    /// # Panics
+    /// If the kernel gives none.
+    pub fn add_loop_disk_in(&mut self, pool: &str, name: &str, size: u64) -> PathBuf {
+        let file = self.pool(pool).path().join(name);
+        self.add_loop_disk_over(&file, name, size, 512)
+    }
+
+    /// A new disk: a file of `size` bytes that takes its space from a pool.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn add_disk_in(&self, pool: &str, name: &str, size: u64) -> PathBuf {
+        let file = self.pool(pool).path().join(name);
+        fs::File::create(&file).and_then(|file| file.set_len(size)).expect("disk file");
+        let link = self.disk(name);
+        std::os::unix::fs::symlink(&file, &link).expect("link to the file");
         link
     }
 
@@ -552,6 +594,7 @@ impl Drop for Instance {
         }
         self.faulty.clear();
         self.loops.clear();
+        self.pools.clear();
         self.slow.clear();
     }
 }

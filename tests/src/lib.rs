@@ -6,6 +6,7 @@
 //!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
 //!   [`SlowDisk`]   a disk whose reads take longer for as long as the test wants
 //!   [`LoopDisk`]   a block device over a file, with sectors of a chosen size
+//!   [`Pool`]       a small file system that disks take their space from, to be filled
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block names itself, so that its mirrors can be found
 //!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
@@ -36,6 +37,7 @@ mod instance;
 pub mod loads;
 mod manager;
 mod network;
+mod pool;
 mod postgres;
 pub mod recorder;
 pub mod replay;
@@ -50,6 +52,7 @@ pub use image::Image;
 pub use instance::{Instance, Row};
 pub use manager::Manager;
 pub use network::Authority;
+pub use pool::Pool;
 pub use postgres::{Bench, Postgres, Running, Transaction};
 pub use slow::SlowDisk;
 pub use turns::{Death, in_turns};

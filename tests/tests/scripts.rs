@@ -210,6 +210,7 @@ impl Story {
                     ["DATA", "disk_checksum_limit", "100", "N"],
                     ["DATA", "disk_error_limit", "20", "N"],
                     ["DATA", "disk_error_time", "1.0h", "N"],
+                    ["DATA", "disk_full_wait", "60", "N"],
                     ["DATA", "disk_repair_time", "8.0h", "N"],
                     ["DATA", "disk_slow_time", "none", "N"],
                     ["DATA", "disk_timeout", "5", "N"],

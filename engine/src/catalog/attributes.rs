@@ -37,6 +37,8 @@ pub struct Attributes {
     /// The same limit for reads that do not match their checksums.
     pub disk_checksum_limit: usize,
     pub disk_error_time: u64,
+    /// How long a write waits for room in a full thin pool before its program gets `ENOSPC`.
+    pub disk_full_wait: Duration,
     /// How long a disk may be far slower than the others before it is taken OFFLINE.
     pub disk_slow_time: Option<Duration>,
     pub failgroup_repair_time: u64,
@@ -83,6 +85,7 @@ impl Default for Attributes {
             disk_error_limit: 20,
             disk_checksum_limit: 100,
             disk_error_time: 3600,
+            disk_full_wait: Duration::from_secs(60),
             disk_slow_time: None,
             failgroup_repair_time: 24 * 3600,
             discard: true,
@@ -117,6 +120,7 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("disk_checksum_limit", "100"),
     ("disk_error_limit", "20"),
     ("disk_error_time", "1.0h"),
+    ("disk_full_wait", "60"),
     ("disk_repair_time", "12.0h"),
     ("disk_slow_time", "none"),
     ("disk_timeout", "5"),
@@ -265,6 +269,12 @@ impl Attributes {
                     ));
                 }
                 self.disk_error_time = time;
+            }
+            "disk_full_wait" => {
+                let seconds = value.parse().ok().filter(|seconds| (0..=86_400).contains(seconds));
+                let wanted = "a number of seconds from 0 to 86400";
+                let seconds = seconds.ok_or_else(|| invalid(name, value, wanted))?;
+                self.disk_full_wait = Duration::from_secs(seconds);
             }
             "disk_repair_time" => self.disk_repair_time = duration(name, value)?,
             "failgroup_repair_time" => self.failgroup_repair_time = duration(name, value)?,

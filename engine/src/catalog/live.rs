@@ -60,6 +60,8 @@ sql_words! {
         #[default]
         Normal = "NORMAL",
         Hung = "HUNG",
+        /// Writes find no room in the thin pool or file system below it.
+        Full = "FULL",
         Dropping = "DROPPING",
         /// It is being dropped while it is OFFLINE.
         Forcing = "FORCING",

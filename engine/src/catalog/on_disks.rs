@@ -373,8 +373,8 @@ impl DiskStore {
         }
     }
 
-    /// Takes failed disks OFFLINE. True if a disk that does not answer could not be spared: then
-    /// the I/O is to be tried again.
+    /// Takes failed disks OFFLINE. True if a disk that does not answer, or has no room, could not be
+    /// spared: then the I/O is to be tried again.
     async fn drop_failed(
         &self,
         file: CatalogFile,
@@ -405,6 +405,12 @@ impl DiskStore {
                         if self.voters.is_closing() {
                             return Err(let_go());
                         }
+                    }
+                    Err(_) if ended.lacks_room() => {
+                        // The catalog never fails for that: it waits until there is room.
+                        again = true;
+                        self.world.sleep(Duration::from_secs(1)).await;
+                        break;
                     }
                     Err(refusal) => {
                         return Err(Self::failed(

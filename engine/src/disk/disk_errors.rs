@@ -15,6 +15,8 @@ pub enum Trouble {
     WriteFailed,
     FlushFailed,
     DiscardFailed,
+    /// A write found no room in the thin pool or file system below (`full.rs`).
+    NoRoom,
     ReadTimeout,
     /// Of a write, a flush or a discard.
     WriteTimeout,
@@ -43,6 +45,7 @@ impl fmt::Display for Trouble {
             Self::WriteFailed => "WRITE FAILED",
             Self::FlushFailed => "FLUSH FAILED",
             Self::DiscardFailed => "DISCARD FAILED",
+            Self::NoRoom => "NO ROOM",
             Self::ReadTimeout => "READ TIMEOUT",
             Self::WriteTimeout => "WRITE TIMEOUT",
             Self::Slow => "SLOW",

@@ -4,23 +4,30 @@
 //! R2). An overdue I/O goes on and keeps its buffer; its caller goes on waiting for it or not. Its
 //! end is counted before its caller is notified: the latency, the client, the writes done, and a
 //! failed flush, even if there is no caller any more (R9).
+//!
+//! A write that finds no room in the thin pool below is tried again (`full.rs`), and its caller
+//! waits as for one that the disk does not answer. If the caller stops waiting meanwhile, nothing
+//! of it is in flight and it is not tried again.
 
 use crate::{
     completion::{Completion, Done, Took},
     disk::{
         counters::{IoClass, IoClient, Tally},
         disk_errors::Trouble,
+        full,
         member::{LOOK_AGAIN, Member, PROBE_TICKS, TICK_MS},
     },
     error::DiskError,
-    sync::buffer::Buffer,
-    world::World,
+    sync::buffer::{Buffer, Slice},
+    world::{Task, World},
 };
 use futures::future::{self, Either};
 use std::{
-    future::poll_fn,
-    pin::pin,
-    sync::atomic::Ordering,
+    fmt,
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -54,6 +61,26 @@ pub struct DiskIo<'a> {
     has_flush: bool,
     /// It repeats a part of one that failed.
     is_again: bool,
+    /// The bytes of a write.
+    data: Option<Slice>,
+    /// If it is a write: it ends with the error when there has been no room for this time.
+    room_limit: Duration,
+    /// It has found no room. Boxed: that is rare.
+    roomless: Option<Box<Roomless>>,
+}
+
+/// A write that has found no room.
+struct Roomless {
+    /// Where room should be made, in words.
+    pool: Arc<str>,
+    /// The pause before the next attempt. `None` while an attempt is in flight.
+    pause: Option<Task<'static, ()>>,
+}
+
+impl fmt::Debug for Roomless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no room in {}", self.pool)
+    }
 }
 
 /// The state of an I/O after its deadline or its end.
@@ -69,7 +96,7 @@ pub enum IoResult {
 impl Drop for DiskIo<'_> {
     /// An I/O without a caller goes on. If it is a flush, its end is reported by the next flush.
     fn drop(&mut self) {
-        if self.has_flush && !self.has_ended {
+        if self.has_flush && !self.has_ended && !self.is_pausing() {
             let completion = std::mem::replace(
                 &mut self.completion,
                 Completion::ready(Done { result: Ok(()), buffer: None }),
@@ -88,6 +115,7 @@ impl<'a> DiskIo<'a> {
         (offset, length): (u64, usize),
         completion: Completion,
         has_flush: bool,
+        data: Option<Slice>,
     ) -> Self {
         Self {
             member,
@@ -99,6 +127,9 @@ impl<'a> DiskIo<'a> {
             has_ended: false,
             has_flush,
             is_again: false,
+            data,
+            room_limit: Duration::MAX,
+            roomless: None,
         }
     }
 }
@@ -133,19 +164,24 @@ impl DiskIo<'_> {
     pub async fn result(mut self) -> IoResult {
         match self.result_in_time().await {
             Some(ended) => ended,
-            None => IoResult::Overdue,
+            None => match self.no_room() {
+                Some(error) => self.end(Done { result: Err(error), buffer: None }),
+                None => IoResult::Overdue,
+            },
         }
     }
 
-    /// As [`Self::result`], but `None` at the deadline, and the I/O can still be waited for.
+    /// As [`Self::result`], but `None` at the deadline, and the I/O can still be waited for: it is
+    /// overdue, or is a write that has found no room for as long.
     pub async fn result_in_time(&mut self) -> Option<IoResult> {
         poll_fn(|context| self.poll_in_time(context)).await
     }
 
     /// [`Self::result_in_time`], polled.
     pub fn poll_in_time(&mut self, context: &mut Context<'_>) -> Poll<Option<IoResult>> {
-        Poll::Ready(match ready!(self.completion.poll_or_overdue(context)) {
+        Poll::Ready(match ready!(self.poll_end(context, true)) {
             Some(done) => Some(self.end(done)),
+            None if self.roomless.is_some() => None,
             None => {
                 let counters = &self.member.counters;
                 let (counter, trouble) = match self.purpose {
@@ -162,8 +198,72 @@ impl DiskIo<'_> {
 
     /// Waits for the end of the I/O, without a deadline.
     pub async fn wait(&mut self) -> IoResult {
-        let done = (&mut self.completion).await;
-        self.end(done)
+        match poll_fn(|context| self.poll_end(context, false)).await {
+            Some(done) => self.end(done),
+            None => unreachable!("there is no deadline"),
+        }
+    }
+
+    /// From now on it ends with the error when there has been no room for `limit`. Without this, it
+    /// is tried until there is room.
+    pub fn limit_room(&mut self, limit: Duration) {
+        self.room_limit = limit;
+    }
+
+    /// Why it has not ended in time, as text.
+    #[must_use]
+    pub fn delay(&self) -> String {
+        self.no_room().map_or_else(|| OVERDUE.to_owned(), |error| error.to_string())
+    }
+
+    /// The error of a write that has found no room so far.
+    fn no_room(&self) -> Option<io::Error> {
+        self.roomless.as_ref().map(|roomless| full::error(&roomless.pool))
+    }
+
+    /// Whether nothing of it is in flight: it is about to be tried again.
+    fn is_pausing(&self) -> bool {
+        self.roomless.as_ref().is_some_and(|roomless| roomless.pause.is_some())
+    }
+
+    /// Its end. A write that finds no room is tried again. `None`, if `in_time`: the deadline has
+    /// come.
+    fn poll_end(&mut self, context: &mut Context<'_>, in_time: bool) -> Poll<Option<Done>> {
+        loop {
+            if let (Some(roomless), Some(data)) = (&mut self.roomless, &self.data)
+                && let Some(pause) = &mut roomless.pause
+            {
+                ready!(pause.as_mut().poll(context));
+                roomless.pause = None;
+                self.completion =
+                    self.member.write_again(self.offset, data.clone(), self.has_flush);
+            }
+            let done = match in_time {
+                true => ready!(self.completion.poll_or_overdue(context)),
+                false => Some(ready!(Pin::new(&mut self.completion).poll(context))),
+            };
+            let Some(done) = done else { return Poll::Ready(None) };
+            if self.data.is_none() || !is_full(&done.result) {
+                if self.roomless.take().is_some() && done.result.is_ok() {
+                    self.member.room.end();
+                }
+                return Poll::Ready(Some(done));
+            }
+            let (time, pool) = self.member.note_no_room();
+            if self.roomless.is_none() {
+                self.note(Trouble::NoRoom, full::error(&pool).to_string());
+            }
+            let roomless =
+                self.roomless.get_or_insert_with(|| Box::new(Roomless { pool, pause: None }));
+            if time >= self.room_limit {
+                let result = Err(full::error(&roomless.pool));
+                return Poll::Ready(Some(Done { result, buffer: None }));
+            }
+            roomless.pause = Some(self.member.pause());
+            if in_time && time >= self.member.room.patience() {
+                return Poll::Ready(None);
+            }
+        }
     }
 
     /// The same, for [`LOOK_AGAIN`] at most; `None` if it has not ended by then.
@@ -221,7 +321,8 @@ impl DiskIo<'_> {
                         ("discarding", &counters.write_errors, Trouble::DiscardFailed)
                     }
                 };
-                if self.has_flush {
+                // A write that found no room was not carried out: that is no failed flush.
+                if self.has_flush && source.kind() != io::ErrorKind::StorageFull {
                     self.member.note_failed_flush();
                 }
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -247,10 +348,20 @@ impl DiskIo<'_> {
     }
 }
 
+fn is_full(result: &io::Result<()>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull)
+}
+
 impl IoResult {
     #[must_use]
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok(_))
+    }
+
+    /// Whether it is a write that found no room.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.source.kind() == io::ErrorKind::StorageFull)
     }
 
     /// The bytes, of a read; or the reason as text.

@@ -24,6 +24,7 @@ use crate::{
         discard_limits::DiscardLimits,
         disk_errors::Trouble,
         disk_io::{DiskIo, IoResult},
+        full::{self, Room},
         health::Health,
         members::Members,
         mended::Mended,
@@ -36,7 +37,7 @@ use crate::{
         buffer::{Buffer, Slice},
         lock::{AsyncMutex, AsyncMutexGuard, Mutex},
     },
-    world::{Disk, Io, World},
+    world::{Disk, Io, Task, World},
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;
@@ -88,6 +89,8 @@ pub struct Member {
     pub gauge: ReadGauge,
     /// Its recent errors.
     pub health: Health,
+    /// Whether its writes find room.
+    pub room: Room,
     clock: Arc<dyn World>,
     outstanding: Outstanding,
     /// I/O that became overdue and may not have ended.
@@ -161,6 +164,7 @@ impl Member {
             wrong_looks: WrongLooks::default(),
             gauge: ReadGauge::default(),
             health: Health::default(),
+            room: Room::default(),
             clock: Arc::clone(clock),
             outstanding: Outstanding::default(),
             overdue: Mutex::default(),
@@ -327,6 +331,7 @@ impl Member {
             self.wait_anew();
             self.gauge.forget();
             self.health.forget();
+            self.room.forget();
             self.metadata_is_right();
         }
         if state == DiskState::Offline && before != state as u8 {
@@ -517,6 +522,13 @@ impl Member {
         io: Io,
     ) -> DiskIo<'_> {
         let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
+        let data = if let Io::Write { data, .. } = &io { Some(data.clone()) } else { None };
+        let completion = self.begin(began, purpose, io);
+        DiskIo::new(self, purpose, (offset, length), completion, has_flush, data)
+    }
+
+    /// Hands an I/O to the disk, and to the watchdog.
+    fn begin(&self, began: Duration, purpose: IoClass, io: Io) -> Completion {
         let completion = match &*self.disk.load() {
             Some(disk) => disk.submit(io),
             None => Completion::ready(Done {
@@ -530,7 +542,7 @@ impl Member {
         completion.measure(&self.clock, began);
         if purpose == IoClass::Discard {
             // An array may take long over a discard. That does not make the disk silent.
-            return DiskIo::new(self, purpose, (offset, length), completion, has_flush);
+            return completion;
         }
         let expiry = completion.expiry();
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {
@@ -540,7 +552,24 @@ impl Member {
         } else {
             self.outstanding.add(self.ticks.load(Ordering::Relaxed), expiry);
         }
-        DiskIo::new(self, purpose, (offset, length), completion, has_flush)
+        completion
+    }
+
+    /// Writes again what found no room.
+    pub(crate) fn write_again(&self, offset: u64, data: Slice, durably: bool) -> Completion {
+        let io = Io::Write { offset, data, durably };
+        self.begin(self.clock.monotonic(), IoClass::Write, io)
+    }
+
+    /// A write has found no room: for how long that has been so, and where it should be made.
+    pub(crate) fn note_no_room(&self) -> (Duration, Arc<str>) {
+        let disk = self.disk();
+        self.room.note_none(self.clock.monotonic(), disk.as_deref())
+    }
+
+    /// Waits before a write that found no room is tried again.
+    pub(crate) fn pause(&self) -> Task<'static, ()> {
+        self.clock.sleep(full::RETRY)
     }
 
     /// Starts a read of `length` bytes.
@@ -607,7 +636,7 @@ impl Member {
         let _one_at_a_time = self.flushing.lock().await;
         let late = || self.late_flushes.lock().pop();
         while let Some(completion) = late() {
-            let mut disk_io = DiskIo::new(self, IoClass::Flush, (0, 0), completion, true);
+            let mut disk_io = DiskIo::new(self, IoClass::Flush, (0, 0), completion, true, None);
             match disk_io.result_in_time().await {
                 Some(IoResult::Ok(_)) => {}
                 bad => return bad.unwrap_or(IoResult::Overdue),
@@ -786,6 +815,7 @@ impl Member {
     /// is silent, and everything in flight on it is overdue; but not if `waits`.
     fn tick(&self, deadline: u64, waits: bool) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        self.room.set_patience(deadline * TICK_MS);
         let late =
             self.outstanding.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
         if late && !waits {

@@ -4,6 +4,7 @@ pub(crate) mod counters;
 pub mod discard_limits;
 pub(crate) mod disk_errors;
 pub(crate) mod disk_io;
+pub(crate) mod full;
 pub(crate) mod headers;
 pub(crate) mod health;
 pub mod identify;

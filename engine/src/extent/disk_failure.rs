@@ -168,8 +168,8 @@ impl Data {
         }
     }
 
-    /// As [`Self::expel`], but a silent disk that cannot be spared is waited for (R2). False: it
-    /// answers, so the I/O is to be tried again.
+    /// As [`Self::expel`], but a disk that cannot be spared is waited for if it is silent (R2) or
+    /// its pool is full. False: the I/O is to be tried again.
     pub(crate) async fn expel_or_wait(
         &self,
         member: &Arc<Member>,
@@ -178,6 +178,11 @@ impl Data {
         loop {
             match self.expel(member, ended).await {
                 Ok(()) => return Ok(true),
+                // As long as there is no room, it is tried again.
+                Err(FileError::Refused { .. }) if ended.lacks_room() && !self.is_stopping() => {
+                    self.world.sleep(Duration::from_secs(1)).await;
+                    return Ok(false);
+                }
                 Err(FileError::Refused { .. }) if matches!(ended, IoResult::Overdue) => {
                     // Disks that were silent with it may have answered meanwhile: then it is
                     // spared.

@@ -8,6 +8,7 @@ use crate::{
     disk::{
         counters::IoClient,
         disk_errors::Trouble,
+        full,
         member::Member,
         slow::{Change, WINDOW, totals},
     },
@@ -33,6 +34,7 @@ impl Data {
                 world.sleep(LOOK).await;
                 let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
                 if !group.is_stopping() {
+                    group.tell_of_full_disks();
                     group.judge_disks().await;
                     if round.is_multiple_of(WINDOW.as_secs() / LOOK.as_secs()) {
                         group.compare_speeds().await;
@@ -41,6 +43,28 @@ impl Data {
             }
             None
         });
+    }
+
+    /// Says which disks have no room in the thin pool below them (`disk/full.rs`).
+    fn tell_of_full_disks(&self) {
+        for member in self.members.values() {
+            let Some(change) = member.room.change(self.world.monotonic()) else { continue };
+            let name = member.name();
+            let disk = format!(
+                "disk {name} ({}) in failure group {}",
+                member.path(),
+                member.failure_group
+            );
+            let (severity, text) = match change {
+                full::Change::Full(pool) => {
+                    (Severity::Alarm, format!("{disk}: writes wait: {}", full::error(&pool)))
+                }
+                full::Change::Over => {
+                    (Severity::Note, format!("{disk}: writes find room again, and go on"))
+                }
+            };
+            self.tell(severity, Some(member.number), text);
+        }
     }
 
     /// Takes disks offline that fail too often, or says that they cannot be spared.

@@ -36,6 +36,7 @@ use crate::{
     disk::{
         counters::IoClient,
         disk_io::{self, IoResult},
+        full,
         member::Member,
         members::Members,
         originals::{self, FoundDisk},
@@ -68,7 +69,7 @@ pub enum Refusal {
     /// R5: some extent, or the catalog, would keep no current mirror.
     #[error("some extent would keep no current mirror")]
     WouldLoseData,
-    /// It was silent, and is not any more: retry the I/O.
+    /// It was silent or had no room, and that is over: retry the I/O.
     #[error("it answers again")]
     Answers,
     #[error("the disk group is being dismounted")]
@@ -239,6 +240,7 @@ impl Voters {
     ) -> Result<(), Refusal> {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
+        let is_full = full::is_lack_of_room(reason);
         let mut expelled = false;
         let expelled_here = &mut expelled;
         let change = self.change(|next| {
@@ -247,12 +249,19 @@ impl Voters {
             }
             self.may_go(next, number, reason)?;
             set_offline(next, number, stamp, now, by_operator);
+            if let Some(disk) = find(next, number).filter(|_| is_full) {
+                // It comes back by itself when there is room.
+                disk.absent = true;
+            }
             *expelled_here = true;
             Ok(true)
         });
         // Boxed, so that the caller's future is small (`file_read.rs`).
         Box::pin(change).await?;
         if expelled {
+            if let Some(member) = self.members.get(&number).filter(|_| is_full) {
+                member.room.note_reason();
+            }
             self.tell_offline(
                 number,
                 reason,
@@ -307,11 +316,16 @@ impl Voters {
     fn tell_offline(&self, number: DiskNumber, reason: &str, severity: Severity) {
         let Some(member) = self.members.get(&number) else { return };
         let text = format!(
-            "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
+            "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} {}",
             member.name(),
             member.failure_group,
             self.name,
-            member.name()
+            member.name(),
+            if full::is_lack_of_room(reason) {
+                "does not wait for the next attempt of auto_online.enabled"
+            } else {
+                "when it is back"
+            }
         );
         self.tell(severity, Some(number), text);
     }
@@ -419,11 +433,12 @@ impl Voters {
 
     /// R5 for one disk that is to go for `reason`, given the states in `membership`. A disk that
     /// cannot be read is no current mirror; and if the disk goes because it is silent, another one
-    /// that is silent, or has just been, is none either (R2): both may be on one array.
+    /// that is silent, or has just been, is none either (R2): both may be on one array. The same
+    /// holds for disks without room (`disk/full.rs`).
     ///
     /// # Errors
-    /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] if it was silent, and is not any more:
-    /// perhaps all were for a moment (R2).
+    /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] if it was silent or had no room, and
+    /// that is over: perhaps it was so of all for a moment (R2).
     fn may_go(
         &self,
         membership: &Membership,
@@ -436,6 +451,14 @@ impl Voters {
         let is_spared = match member.filter(|member| is_silence && member.is_hung()) {
             None if member.is_some() && disk_io::is_silence(reason) => {
                 return Err(Refusal::Answers);
+            }
+            None if full::is_lack_of_room(reason) => {
+                if member.is_some_and(|member| !member.room.is_short()) {
+                    return Err(Refusal::Answers);
+                }
+                self.can_spare_for(membership, number, |member| {
+                    !member.health.is_unreadable() && !member.room.is_short()
+                })
             }
             None => self.can_spare_for(membership, number, |member| !member.health.is_unreadable()),
             Some(leaving) if leaving.is_excused() => false,

@@ -7,6 +7,9 @@
 //! - if its I/O failed, and a look at all disks soon after finds nothing where it was: a shelf
 //!   without power, a path that was taken away.
 //!
+//! A disk that went OFFLINE because its thin pool is full (`disk/full.rs`) counts as absent too: it
+//! comes back when there is room. Only a write can tell, so it is tried again and again.
+//!
 //! A disk that is there and fails is not absent, nor is one that an operator took OFFLINE, or that
 //! MOUNT FORCE took offline: these are brought back by a statement.
 //!
@@ -52,6 +55,10 @@ const LOOKS: u32 = 3;
 const STEADY: Duration = Duration::from_secs(30);
 const STEADY_MAX: Duration = Duration::from_secs(3600);
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// The same for a disk that had no room: a pool that grows by itself, or an operator, needs some
+/// time, and each attempt in vain takes the disk OFFLINE again.
+const ROOM: Duration = Duration::from_secs(10);
+const ROOM_MAX: Duration = Duration::from_secs(120);
 /// Between two attempts to bring back a disk that is visible and does not come: at first, and at
 /// most.
 const RETRY: Duration = Duration::from_secs(5);
@@ -86,11 +93,13 @@ struct Absence {
 
 impl Absence {
     /// How long it has to be visible before it is taken.
-    fn steady(&mut self, now: Duration) -> Duration {
+    /// `had_no_room`: it went OFFLINE for that.
+    fn steady(&mut self, now: Duration, had_no_room: bool) -> Duration {
         while self.returns.front().is_some_and(|at| now.saturating_sub(*at) > WINDOW) {
             self.returns.pop_front();
         }
         match self.returns.len() {
+            times if had_no_room => ROOM.saturating_mul(1 << times.min(16)).min(ROOM_MAX),
             0 => Duration::ZERO,
             times => STEADY.saturating_mul(1 << (times - 1).min(16)).min(STEADY_MAX),
         }
@@ -295,14 +304,15 @@ impl Movement {
             self.note_absence(member, |absence| absence.seen = None);
             return;
         }
+        let had_no_room = member.room.was_reason();
         let (waits, is_new, times) = self.note_absence(member, |absence| {
-            let steady = absence.steady(now);
+            let steady = absence.steady(now, had_no_room);
             let is_new = absence.seen.is_none();
             let seen = *absence.seen.get_or_insert(now);
             ((now.saturating_sub(seen) < steady).then_some(steady), is_new, absence.returns.len())
         });
         if let Some(steady) = waits {
-            if is_new {
+            if is_new && !had_no_room {
                 let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
                 let text = format!(
                     "disk {name} is visible again, and has come and gone {times} within a day: it comes ONLINE when it has stayed for {} s",
@@ -339,12 +349,26 @@ mod tests {
         let mut now = Duration::from_secs(1);
         let mut waited = Vec::new();
         for _ in 0..10 {
-            waited.push(absence.steady(now).as_secs());
+            waited.push(absence.steady(now, false).as_secs());
             absence.returns.push_back(now);
             now += Duration::from_secs(5);
         }
         assert_eq!(waited, [0, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
-        assert_eq!(absence.steady(now + WINDOW), Duration::ZERO);
+        assert_eq!(absence.steady(now + WINDOW, false), Duration::ZERO);
+    }
+
+    /// A disk without room is tried soon, and every two minutes at least: room is made at some
+    /// time.
+    #[test]
+    fn a_disk_that_had_no_room_is_tried_every_two_minutes() {
+        let mut absence = Absence::default();
+        let now = Duration::from_secs(1);
+        let mut waited = Vec::new();
+        for _ in 0..6 {
+            waited.push(absence.steady(now, true).as_secs());
+            absence.returns.push_back(now);
+        }
+        assert_eq!(waited, [10, 20, 40, 80, 120, 120]);
     }
 
     /// The reason why a disk does not come is reported once, and each attempt comes later than the

@@ -43,7 +43,7 @@ impl Lab {
             .load(Ordering::Relaxed)
     }
 
-    fn set(&self, attribute: &str, value: &str) {
+    pub(super) fn set(&self, attribute: &str, value: &str) {
         block_on(self.group().set_attribute(attribute, value)).expect("there is such an attribute");
     }
 

@@ -17,6 +17,7 @@ mod dismounts;
 mod disputes;
 mod doubtful_commits;
 mod flushes;
+mod full;
 mod hanging;
 mod health;
 mod kills;

@@ -40,6 +40,8 @@ pub struct Faults {
     pub bad: Vec<std::ops::Range<u64>>,
     /// Byte ranges in which writes fail.
     pub worn: Vec<std::ops::Range<u64>>,
+    /// Byte ranges in which writes find no room, as on a full thin pool.
+    pub no_room: Vec<std::ops::Range<u64>>,
     /// Byte ranges in which durable writes succeed and change nothing.
     pub lost_when_durable: Vec<std::ops::Range<u64>>,
     /// As `bad`, until they are written.
@@ -57,6 +59,11 @@ pub struct Faults {
 }
 
 impl Faults {
+    fn has_no_room(&self, offset: u64, length: usize) -> bool {
+        let end = offset + length as u64;
+        self.no_room.iter().any(|range| range.start < end && offset < range.end)
+    }
+
     fn hangs(&self, io: &Io) -> bool {
         let touches = |offset: u64, length: usize| {
             let end = offset + length as u64;
@@ -381,6 +388,11 @@ impl MemoryDisk {
             Io::Flush => medium.faults.fail_flushes,
             Io::Discard { .. } | Io::WriteZeroes { .. } => medium.faults.fail_discards,
         };
+        if let Io::Write { offset, data, .. } = &io
+            && medium.faults.has_no_room(*offset, data.len())
+        {
+            return failed(io, io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         if refused {
             return failed(io, io::Error::from_raw_os_error(libc::EIO));
         }

@@ -138,6 +138,7 @@ impl Upkeep {
                 }
                 Some(entry) if entry.leaving => DiskStatus::Dropping,
                 _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
+                _ if member.room.is_short() => DiskStatus::Full,
                 _ => DiskStatus::Normal,
             }
             .word(),

@@ -128,7 +128,7 @@ pub(super) const VIEWS: &[View] = &[
                 "state",
                 Text,
                 Live,
-                "`NORMAL`; `HUNG` while I/O that was given up is still in flight; `DROPPING` while its data moves away; `FORCING` while its data is copied from other mirrors",
+                "`NORMAL`; `HUNG` while I/O that was given up is still in flight; `FULL` while writes find no room in the thin pool or file system below it; `DROPPING` while its data moves away; `FORCING` while its data is copied from other mirrors",
             ),
             column("redundancy", Text, Sql("'UNKNOWN'"), "`UNKNOWN`"),
             column("library", Text, Sql("'System'"), "`System`"),

@@ -267,7 +267,7 @@ impl Data {
         loop {
             let may_land = !disk_io.is_read() && !planted::has(Bug::CopyLeftAtDismount);
             let ends = if may_land { self.voters.is_closing() } else { self.is_stopping() };
-            match self.expel(member, &IoResult::Overdue).await {
+            match self.expel_because(member, &disk_io.delay()).await {
                 Ok(()) => return Ok(None),
                 Err(FileError::Refused { .. }) if ends => return Err(FileError::Dismounted),
                 // Others that were silent with it may answer meanwhile: then it is spared.

@@ -3,8 +3,8 @@
 //!   1. Send them to all writable mirrors at once, from one buffer, and to the place that a mirror
 //!      moves to.
 //!   2. Each write ends, or its disk's deadline comes.
-//!   3. If no current mirror has them, silent ones are waited for (R2); if none is silent, the
-//!      caller gets an error.
+//!   3. If no current mirror has them, silent ones are waited for (R2), and those without room
+//!      (`disk/full.rs`) for `disk_full_wait`; if there is none, the caller gets an error.
 //!   4. A mirror that failed goes offline, on record (R4), unless some extent would keep no current
 //!      mirror (R5).
 //!   5. Remember their checksums, and wait until what an offline disk misses is on record, before
@@ -58,7 +58,7 @@ struct Copy<'a> {
 enum End {
     UnderWay,
     Good,
-    /// The deadline has come, and it goes on.
+    /// The deadline has come, and it goes on: the disk is silent, or has no room.
     Silent,
     Bad(Box<IoResult>),
 }
@@ -179,6 +179,8 @@ impl Data {
 
     /// Goes on where not every mirror has them: steps 3 to 5.
     pub(crate) async fn finish_write(&self, mut sent: Sent<'_>) -> Result<()> {
+        let limit = self.attributes().disk_full_wait;
+        sent.copies.iter_mut().for_each(|copy| copy.disk_io.limit_room(limit));
         while !sent.is_kept() {
             // Step 3. No current mirror has them. While one is silent, wait (R2); else all have
             // failed.
@@ -257,7 +259,7 @@ impl Data {
         let mut failure = match end {
             End::Good => return Ok(None),
             End::Bad(end) => end.reason(),
-            End::Silent | End::UnderWay => IoResult::Overdue.reason(),
+            End::Silent | End::UnderWay => disk_io.delay(),
         };
         if planted::has(Bug::AcknowledgedBeforeMembership) {
             self.expel_in_background(member, failure);
