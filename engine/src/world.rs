@@ -43,8 +43,8 @@ pub enum Io {
     Write { offset: u64, data: Slice, durably: bool },
     /// Make all ended writes durable.
     Flush,
-    /// Discard the bytes: whole units of the disk's [`DiscardLimits`], and not more than they allow.
-    /// Their content afterwards is undefined.
+    /// Discard the bytes: whole units of the disk's [`DiscardLimits`], and not more than they
+    /// allow. Their content afterwards is undefined.
     Discard { offset: u64, length: u64 },
     /// Make the bytes zeros. The device may be able to do that without a transfer of zeros.
     WriteZeroes { offset: u64, length: u64 },

@@ -190,7 +190,8 @@ impl Medium {
         major != LOOP_MAJOR && self.queue("rotational").is_some_and(|says| says == "1")
     }
 
-    /// What sysfs says of the queue of a block device; of the whole disk, if it is a partition.
+    /// An attribute in sysfs of the queue of a block device; of the whole disk, if it is a
+    /// partition.
     pub(super) fn queue(self, leaf: &str) -> Option<String> {
         let sysfs = self.sysfs()?;
         ["queue", "../queue"]

@@ -71,7 +71,7 @@ pub struct Attributes {
 /// How fast space is given back while clients use the disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscardPace {
-    /// With rests, and at most so many bytes a second of each disk.
+    /// With rests, and at most this number of bytes a second of each disk.
     PerSecond(u64),
     /// As fast as the devices take it.
     Unpaced,

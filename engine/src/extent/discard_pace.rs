@@ -31,7 +31,8 @@ const RESTS_TIMES: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(1);
 const REST_MAX: Duration = Duration::from_secs(300);
 
-/// What is known of longer rounds loses this part with each round, so that they are tried again.
+/// The known time of a longer round shrinks by this part with each round, so that it is tried
+/// again.
 const FORGOTTEN: u32 = 32;
 
 /// A round of discards.
@@ -124,7 +125,8 @@ mod tests {
         Round { took, bytes: 0, is_used: true }
     }
 
-    /// Rounds on a device that needs `took` for so many bytes. Returns those of the last ones.
+    /// Rounds on a device that needs `took` for a number of bytes. Returns the sizes of the last
+    /// ones.
     fn settled(pace: &mut Pace, au: u64, took: impl Fn(u64) -> Duration) -> Vec<u64> {
         let round = |pace: &mut Pace| {
             let bytes = u64::from(pace.units()) * au * MIB;

@@ -24,11 +24,11 @@
 //!   a mount by FORCE, and where the catalog is damaged, there is none: space that seems free may
 //!   hold all that is left of a file.
 //!
-//! How a device takes it: whole units of its granularity, wherever they begin, and no request larger
-//! than it allows (`discard_limits.rs`). A run of AUs is cut inwards to whole units. Free AUs beside
-//! the run that share a unit with it are taken along (`space/mod.rs`): so a unit goes when its last
-//! AU is free, in whatever order they became free. What is cut off shares a unit with data. Holes
-//! in AUs are cut the same way, each AU by itself.
+//! How a device takes it: whole units of its granularity, wherever they begin, and no request
+//! larger than it allows (`discard_limits.rs`). A run of AUs is cut inwards to whole units. Free
+//! AUs beside the run that share a unit with it are taken along (`space/mod.rs`): so a unit goes
+//! when its last AU is free, in whatever order they became free. The parts that are cut off share
+//! a unit with data. Holes in AUs are cut the same way, each AU by itself.
 //!
 //! How fast: in rounds. A round is one discard on each disk that has none in flight, all at once,
 //! or a few pieces; then comes a rest (`discard_pace.rs`). On an idle group there is hardly a rest.
@@ -145,7 +145,7 @@ struct State {
     busy: BTreeMap<DiskNumber, (usize, u64)>,
     /// AUs whose discard takes longer than a disk may be silent: they are not waited for any more.
     late: BTreeMap<DiskNumber, u32>,
-    /// What the discards of this mount have come to.
+    /// How the discards of this mount have ended.
     ends: BTreeMap<DiskNumber, Ends>,
     /// Since when space waits to be discarded, by the monotonic clock.
     waiting_since: BTreeMap<DiskNumber, Duration>,
@@ -211,7 +211,7 @@ impl Drop for InHand {
     }
 }
 
-/// A discard of so many bytes is in flight on a disk.
+/// A discard is in flight on a disk: its bytes.
 struct Busy<'a>(&'a Discards, DiskNumber, u64);
 
 impl Drop for Busy<'_> {
@@ -402,7 +402,7 @@ impl Reclaimed {
     }
 }
 
-/// Runs of pieces without marks that have one of the noted pieces in the same window of so many
+/// Runs of pieces without marks that have one of the noted pieces in the same window of `window`
 /// pieces.
 fn runs(marked: &Bits, noted: &Bits, pieces: usize, window: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
@@ -922,8 +922,8 @@ async fn give_back(
     all
 }
 
-/// Waits for the end of one request, and returns whether it succeeded. `None`: the disk was released
-/// meanwhile. `losses` of the disk, and the time, are those when the first request began.
+/// Waits for the end of one request, and returns whether it succeeded. `None`: the disk was
+/// released meanwhile. `losses` of the disk, and the time, are those when the first request began.
 async fn wait_for_end(
     group: &Data,
     member: &Member,

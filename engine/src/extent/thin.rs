@@ -1,4 +1,5 @@
-//! What each disk has given back, what it is still to give back, and what it cannot: `v$asm_disk_thin`.
+//! How much each disk has given back, is still to give back, and cannot give back:
+//! `v$asm_disk_thin`.
 //!
 //! Counted from the states of AUs, and from the pieces that are noted for discards. Holes in AUs
 //! that are in use and were discarded count as allocated: which those are only the catalog knows.
