@@ -26,8 +26,8 @@
 //! taken at once.
 //!
 //! It rests as discards do (`extent/discard_pace.rs`), each disk for itself, and the rests are
-//! divided by its power: while front ends or the catalog use the disks, a rest is [`RESTS`] times as
-//! long as the work before it with power 1.
+//! divided by its power: while front ends or the catalog use the disks, a rest is [`RESTS`] times
+//! as long as the work before it with power 1.
 //!
 //! A disk that is not ONLINE, leaves the group, or fails several times in succession, is left out,
 //! and the operation ends with an error that names it. Space that is freed behind the position is

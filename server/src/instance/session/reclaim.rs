@@ -1,5 +1,5 @@
-//! `EXPLAIN WORK FOR ALTER DISKGROUP ... RECLAIM`: how much each disk holds, and would hold after it.
-//! There is a row for each disk, and a last one, `TOTAL`, with their sums.
+//! `EXPLAIN WORK FOR ALTER DISKGROUP ... RECLAIM`: how much each disk holds, and would hold after
+//! that. There is a row for each disk, and a last one, `TOTAL`, with their sums.
 
 use super::{Context, Notice, Result, SqlError, alter::one_group, note};
 use crate::{
