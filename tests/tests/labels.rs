@@ -230,6 +230,45 @@ fn refusals_say_why_and_write_nothing() {
     assert_eq!(hash(&files[0]), member);
 }
 
+/// A label in a path is found in lower case too: in each statement, and in the shell.
+#[test]
+fn the_case_of_a_path_by_a_label_does_not_matter() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    for text in ["one", "two", "three", "four"] {
+        let path = devices.add(text, 512);
+        label(&instance, &[text, &path]).ok();
+    }
+    instance.sql("CREATE DISKGROUP data EXTERNAL REDUNDANCY DISK 'afd:o*' NAME a");
+    instance.sql("ALTER DISKGROUP data ADD DISK 'Afd:two' NAME b REBALANCE WAIT");
+    instance.sql("ALTER SYSTEM LABEL SET 'other' TO 'afd:Four' RENAME");
+    assert_eq!(instance.plinth(["lsdsk", "--suppressheader", "afd:ot*"]).ok().trim(), "AFD:OTHER");
+    instance.plinth(["afd_unlabel", "afd:three"]).ok();
+    let paths = "SELECT string_agg(path, ' ' ORDER BY path) FROM v$asm_disk";
+    assert_eq!(instance.text(paths), "AFD:ONE AFD:OTHER AFD:TWO");
+    let said =
+        instance.refused("ALTER DISKGROUP data ADD DISK 'afd:other', 'AFD:OTHER' REBALANCE WAIT");
+    assert!(said.contains("twice"), "{said}");
+    instance.check("DATA");
+}
+
+/// A disk is replaced by one that the statement names in lower case.
+#[test]
+fn a_disk_is_replaced_by_a_label_in_lower_case() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    for text in ["one", "two", "three"] {
+        let path = devices.add(text, 512);
+        label(&instance, &[text, &path]).ok();
+    }
+    instance.sql("CREATE DISKGROUP data NORMAL REDUNDANCY DISK 'afd:one' NAME a, 'afd:two' NAME b");
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK b");
+    instance.sql("ALTER DISKGROUP data REPLACE DISK b WITH 'afd:three' POWER 4 WAIT");
+    let path = instance.text("SELECT path FROM v$asm_disk WHERE name = 'B'");
+    assert_eq!(path, "AFD:THREE");
+    instance.check("DATA");
+}
+
 /// Two devices with one label: statements name both, and take neither, until one has another label.
 #[test]
 fn a_label_that_two_devices_have_means_neither() {

@@ -8,7 +8,10 @@ use super::{Instance, Result};
 use crate::sql::{At, LabelOrder};
 use plinth_engine::{
     admin::{AdminError, Code, Command, HeaderStatus, LabelPermission, Survey},
-    disk::{identify::LABEL_PATH, labels},
+    disk::{
+        identify::{LABEL_PATH, label_in},
+        labels,
+    },
 };
 use plinth_format::Label;
 
@@ -96,7 +99,7 @@ impl Instance {
         if wanted.starts_with('/') {
             return Ok(wanted.to_owned());
         }
-        let label = labels::parse(wanted)?;
+        let label = labels::parse(label_in(wanted).as_deref().unwrap_or(wanted))?;
         let seen = self.discovery.survey_of(&format!("{LABEL_PATH}{label}"))?;
         let devices: Vec<&str> = seen.iter().map(|disk| disk.device.as_str()).collect();
         match devices[..] {

@@ -3,7 +3,7 @@
 use super::{
     Statement, parse,
     parser::parse_size,
-    statement::{Alter, Groups, LabelOrder},
+    statement::{Alter, FilterChange, Groups, LabelOrder},
     tokens::Text,
 };
 use plinth_engine::admin::{
@@ -310,6 +310,14 @@ fn system_and_session_are_altered() {
         Statement::AlterLabel(LabelOrder::Set { label, path, permission })
             if label.value == "a" && path.value == "/x"
                 && permission == LabelPermission { rename: true, migrate: true, force: false }
+    ));
+    assert!(matches!(
+        one("ALTER SYSTEM LABEL SET 'b' TO 'afd:a' RENAME"),
+        Statement::AlterLabel(LabelOrder::Set { path, .. }) if path.value == "AFD:A"
+    ));
+    assert!(matches!(
+        one("ALTER SYSTEM FILTER DISABLE DISK 'Afd:a'"),
+        Statement::Filter(FilterChange::Set { disk: Some(path), .. }) if path.value == "AFD:A"
     ));
     let session = |text: &str| match one(text) {
         Statement::AlterSession(settings) => {

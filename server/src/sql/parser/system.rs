@@ -55,7 +55,7 @@ impl Parser<'_> {
             return Err(self.expected("LOAD, UNLOAD, ENABLE or DISABLE"));
         }
         let has_disk = self.take("DISK");
-        let disk = has_disk.then(|| self.string("the path of a disk, in single quotes"));
+        let disk = has_disk.then(|| self.path("the path of a disk, in single quotes"));
         Ok(FilterChange::Set { enable, disk: disk.transpose()? })
     }
 
@@ -73,7 +73,7 @@ impl Parser<'_> {
         }
         let label = self.string("a label in single quotes")?;
         self.need("TO")?;
-        let path = self.string("a path in single quotes")?;
+        let path = self.path("a path in single quotes")?;
         let mut permission = LabelPermission::default();
         loop {
             let flag = match () {
