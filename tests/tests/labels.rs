@@ -252,6 +252,26 @@ fn the_case_of_a_path_by_a_label_does_not_matter() {
     instance.check("DATA");
 }
 
+/// A label is taken away by its name from a disk that only asm_diskstring shows: afd_label finds
+/// it there, too, and refuses the label for another disk.
+#[test]
+fn a_label_outside_the_scan_is_taken_away_by_its_name() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    let other = devices.add("other", 512);
+    let disk = instance.add_disk("f0d0", SIZE);
+    let path = disk.to_str().expect("a path");
+    instance.sql(&format!("ALTER SYSTEM SET asm_diskstring = 'AFD:*', '{path}'"));
+    label(&instance, &["mem", path]).ok();
+    let said = label(&instance, &["mem", &other]).refused();
+    assert!(said.contains(path), "{said}");
+    assert!(!instance.plinth(["afd_lslbl"]).ok().contains("MEM"));
+    instance.plinth(["afd_unlabel", "mem"]).ok();
+    let said = instance.plinth(["afd_unlabel", "mem"]).refused();
+    assert!(said.contains("no disk has the label MEM") && said.contains("by its path"), "{said}");
+    label(&instance, &["mem", &other]).ok();
+}
+
 /// A disk is replaced by one that the statement names in lower case.
 #[test]
 fn a_disk_is_replaced_by_a_label_in_lower_case() {

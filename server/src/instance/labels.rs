@@ -14,6 +14,7 @@ use plinth_engine::{
     },
 };
 use plinth_format::Label;
+use std::collections::BTreeSet;
 
 impl Instance {
     /// Carries out one statement on labels. `by`: the user. Returns what the user should know.
@@ -100,17 +101,26 @@ impl Instance {
             return Ok(wanted.to_owned());
         }
         let label = labels::parse(label_in(wanted).as_deref().unwrap_or(wanted))?;
-        let seen = self.discovery.survey_of(&format!("{LABEL_PATH}{label}"))?;
-        let devices: Vec<&str> = seen.iter().map(|disk| disk.device.as_str()).collect();
+        let everywhere = format!("{LABEL_PATH}{label},{}", self.diskstring());
+        let seen = self.discovery.survey_of(&everywhere)?;
+        let has_it = |disk: &&Survey| disk.label.as_deref() == Some(label.as_str());
+        // A device may be shown by its label and by its path.
+        let devices: BTreeSet<&str> =
+            seen.iter().filter(has_it).map(|disk| disk.device.as_str()).collect();
+        let devices: Vec<&str> = devices.into_iter().collect();
         match devices[..] {
             [device] => Ok(device.to_owned()),
-            [] => Err(AdminError::new(Code::UnknownDisk, format!("no disk has the label {label}"))
-                .hint("afd_lslbl shows the labels that there are")),
-            _ => {
+            [] => {
+                let text = format!("no disk has the label {label}");
+                Err(AdminError::new(Code::UnknownDisk, text).hint(
+                    "afd_lslbl lists labels; a disk that neither afd_diskstring nor asm_diskstring \
+                     shows is named by its path",
+                ))
+            }
+            [first, ..] => {
                 let text = format!("{label} is the label of {}", devices.join(" and of "));
                 Err(AdminError::new(Code::DuplicateDisk, text).hint(format!(
-                    "say which is meant, by its path: ALTER SYSTEM LABEL CLEAR '{}'",
-                    devices[0]
+                    "say which is meant, by its path: ALTER SYSTEM LABEL CLEAR '{first}'"
                 )))
             }
         }
