@@ -252,6 +252,32 @@ fn the_case_of_a_path_by_a_label_does_not_matter() {
     instance.check("DATA");
 }
 
+/// A scan of devices that match says what is wrong with their labels, and with no others; a pattern
+/// that is none, or that matches nothing, is refused.
+#[test]
+fn a_scan_is_of_the_devices_that_match() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    let paths = ["a1", "b1", "b2"].map(|name| devices.add(name, 512));
+    label(&instance, &["one", &paths[0]]).ok();
+    label(&instance, &["two", &paths[2]]).ok();
+    for place in [0, SIZE / 2, SIZE - 4096] {
+        overwrite(Path::new(&paths[1]), place, &bytes(Path::new(&paths[0]), place, 4096));
+    }
+    let scan = |pattern: &str| instance.plinth(["afd_scan", pattern]);
+    let folder = devices.folder.display();
+    let all = instance.plinth(["afd_scan"]);
+    assert_eq!((all.code, all.err.matches("the same label").count()), (Some(0), 2), "{all:?}");
+    let some = scan(&format!("{folder}/%1"));
+    assert_eq!((some.code, some.err.matches("the same label").count()), (Some(0), 2), "{some:?}");
+    let one = scan(&format!("{folder}/b*,{folder}/x*"));
+    assert_eq!((one.code, one.err.as_str()), (Some(0), ""), "{one:?}");
+    let said = scan("[").refused();
+    assert!(said.contains("\"[\"") && said.contains("pattern"), "{said}");
+    let said = scan(&format!("{folder}/x*")).refused();
+    assert!(said.contains("matches no disk"), "{said}");
+}
+
 /// A label is taken away by its name from a disk that only asm_diskstring shows: afd_label finds
 /// it there, too, and refuses the label for another disk.
 #[test]

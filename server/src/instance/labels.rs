@@ -35,13 +35,7 @@ impl Instance {
                 self.discovery.in_time(task)?;
                 Ok(Vec::new())
             }
-            LabelOrder::Scan => {
-                let seen = self.discovery.survey_of(&format!("{LABEL_PATH}*"))?;
-                let remarks = seen.into_iter().filter_map(|disk| {
-                    disk.remark.map(|remark| format!("{}, {}: {remark}", disk.path, disk.device))
-                });
-                Ok(remarks.collect())
-            }
+            LabelOrder::Scan(patterns) => self.scan_labels(patterns.as_ref()),
         }
     }
 
@@ -84,6 +78,24 @@ impl Instance {
         let (device, label, by) = (device.to_owned(), label.clone(), by.to_owned());
         self.discovery
             .in_time(async move { labels::set(&world, &device, &label, permission, &by).await })
+    }
+
+    /// The remarks on devices that have labels.
+    fn scan_labels(&self, patterns: Option<&At<String>>) -> Result<Vec<String>> {
+        let all = format!("{LABEL_PATH}*");
+        let wanted = patterns.map_or(all.as_str(), |patterns| &patterns.value);
+        let seen = self.discovery.survey_of(wanted)?;
+        if patterns.is_some() && seen.is_empty() {
+            let text = format!("{wanted:?} matches no disk");
+            return Err(AdminError::new(Code::UnknownDisk, text)
+                .hint("give patterns of paths, with commas between, as '/dev/sd*,/dev/mapper/*'"));
+        }
+        // By a pattern of paths, disks without labels are seen as well.
+        let labelled = |disk: &Survey| patterns.is_none() || disk.label.is_some();
+        let remarks = seen.into_iter().filter(labelled).filter_map(|disk| {
+            disk.remark.map(|remark| format!("{}, {}: {remark}", disk.path, disk.device))
+        });
+        Ok(remarks.collect())
     }
 
     /// The mounted group whose engine has a disk, and the disk's name there.

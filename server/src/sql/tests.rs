@@ -530,6 +530,7 @@ fn errors_point_at_their_place() {
         ("ALTER SYSTEM LABEL <GIVE 'a'", "expected SET, CLEAR or SCAN"),
         ("ALTER SYSTEM LABEL SET 'a' <IN '/x'", "expected TO"),
         ("ALTER SYSTEM LABEL CLEAR <a", "a label in single quotes"),
+        ("ALTER SYSTEM LABEL SCAN <x", "expected the end"),
         ("ALTER SYSTEM RESET <memory_target", "no parameter \"memory_target\""),
         ("ALTER SYSTEM SET asm_power_limit = <high", "a number from 0 to 1024"),
         ("ALTER SYSTEM SET asm_power_limit = 4 SID = <'other'", "no instance 'other'"),

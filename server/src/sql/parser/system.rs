@@ -59,11 +59,14 @@ impl Parser<'_> {
         Ok(FilterChange::Set { enable, disk: disk.transpose()? })
     }
 
-    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN}`, after its
-    /// first word.
+    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN ['patterns']}`,
+    /// after its first word.
     fn alter_label(&mut self) -> Result<LabelOrder> {
         if self.take("SCAN") {
-            return Ok(LabelOrder::Scan);
+            let has_patterns =
+                matches!(self.peek().map(|token| &token.kind), Some(Kind::String(_)));
+            let patterns = has_patterns.then(|| self.string("patterns in single quotes"));
+            return Ok(LabelOrder::Scan(patterns.transpose()?));
         }
         if self.take("CLEAR") {
             return self.string("a label in single quotes").map(LabelOrder::Clear);
