@@ -14,6 +14,7 @@ use plinth_engine::{
     },
 };
 use plinth_format::Label;
+use plinth_host::pattern_of;
 use std::collections::BTreeSet;
 
 impl Instance {
@@ -141,5 +142,5 @@ impl Instance {
 
 /// A path as a pattern that only it matches.
 fn escaped(path: &str) -> String {
-    if path.starts_with(LABEL_PATH) { path.to_owned() } else { glob::Pattern::escape(path) }
+    if path.starts_with(LABEL_PATH) { path.to_owned() } else { pattern_of(path) }
 }
