@@ -52,7 +52,14 @@ pub struct BadDiskstring {
 /// # Errors
 /// If one of them is not a pattern.
 pub(super) fn patterns(diskstring: &str) -> Result<Vec<String>, BadDiskstring> {
-    let patterns = diskstring.split(',').map(|pattern| pattern.trim().trim_matches('\'').trim());
+    let mut parts = Vec::new();
+    let mut rest = 0;
+    for at in separators(diskstring) {
+        parts.push(&diskstring[rest..at]);
+        rest = at + 1;
+    }
+    parts.push(&diskstring[rest..]);
+    let patterns = parts.into_iter().map(|pattern| pattern.trim().trim_matches('\'').trim());
     patterns
         .filter(|pattern| !pattern.is_empty())
         .map(|pattern| match glob::Pattern::new(pattern) {
@@ -60,6 +67,41 @@ pub(super) fn patterns(diskstring: &str) -> Result<Vec<String>, BadDiskstring> {
             Err(source) => Err(BadDiskstring { pattern: pattern.to_owned(), source }),
         })
         .collect()
+}
+
+/// The commas that separate patterns: all but those in brackets, as in `/srv/a[,]b`.
+fn separators(diskstring: &str) -> Vec<usize> {
+    let mut bracket = None;
+    let mut separators = Vec::new();
+    for (at, letter) in diskstring.char_indices() {
+        match (bracket, letter) {
+            (None, '[') => bracket = Some(at + 1),
+            (None, ',') => separators.push(at),
+            // The first letter in brackets may be one itself.
+            (Some(begin), ']') if !matches!(&diskstring[begin..at], "" | "!") => bracket = None,
+            _ => {}
+        }
+    }
+    separators
+}
+
+/// The pattern of a discovery string that this path alone matches.
+#[must_use]
+pub fn pattern_of(path: &str) -> String {
+    let escaped = Pattern::escape(path);
+    let has_meaning = |letter: char| matches!(letter, ',' | '\'') || letter.is_whitespace();
+    escaped
+        .chars()
+        .map(|letter| if has_meaning(letter) { format!("[{letter}]") } else { letter.to_string() })
+        .collect()
+}
+
+/// A pattern as one of a discovery string: its commas separate nothing.
+#[must_use]
+pub fn one_pattern(pattern: &str) -> String {
+    let mut one = pattern.to_owned();
+    separators(pattern).into_iter().rev().for_each(|at| one.replace_range(at..=at, "[,]"));
+    one
 }
 
 /// How many devices are probed at a time: each takes a thread of the looker, and a container may
@@ -454,8 +496,22 @@ mod tests {
         assert_eq!(expand("/no/such/disk"), ["/no/such/disk"]);
         assert!(expand("/no/such/*").is_empty());
         assert_eq!(expand("/proc/[s]elf/stat?s"), ["/proc/self/status"]);
+        assert_eq!(patterns("/a[,]b,/c[],]*,/d").expect("patterns"), ["/a[,]b", "/c[],]*", "/d"]);
         let error = patterns("/a/*,/b/[").expect_err("no pattern");
         assert!(error.to_string().contains("/b/["), "{error}");
+    }
+
+    #[test]
+    fn the_pattern_of_a_path_means_this_path_alone() {
+        for path in ["/a,b", "/a b ", "/'a'", "/[a,b]*", "/,,", "/a\n"] {
+            let pattern = pattern_of(path);
+            let read = patterns(&pattern).expect("a pattern");
+            assert_eq!(read, [pattern.clone()], "{path}");
+            assert!(Pattern::new(&pattern).expect("a pattern").matches(path), "{pattern}");
+        }
+        let one = one_pattern("/a,*[b,],c");
+        assert_eq!(one, "/a[,]*[b,][,]c");
+        assert_eq!(patterns(&one).expect("a pattern"), [one]);
     }
 
     /// Runs a discovery to its end; the results by path.

@@ -12,7 +12,7 @@
 use super::{disk::About, signature};
 use glob::{MatchOptions, Pattern};
 use plinth_engine::{
-    disk::identify::{LABEL_PATH, Search},
+    disk::identify::{LABEL_PATH, Search, label_in},
     sync::buffer::Buffer,
 };
 use plinth_format::{
@@ -34,11 +34,7 @@ const ALL: &str = "AFD:@*";
 
 /// The pattern of labels, if a pattern of the discovery string is one.
 pub(super) fn label_pattern(pattern: &str) -> Option<Pattern> {
-    let begin = pattern.get(..LABEL_PATH.len())?;
-    if !begin.eq_ignore_ascii_case(LABEL_PATH) {
-        return None;
-    }
-    Pattern::new(&pattern[LABEL_PATH.len()..].to_uppercase()).ok()
+    Pattern::new(&label_in(pattern)?).ok()
 }
 
 /// The names to expand for a scan of these patterns; of all block devices if there are none.

@@ -69,7 +69,7 @@ mod timeout;
 mod waiting;
 
 pub use busy_poll::PollTime;
-pub use discover::BadDiskstring;
+pub use discover::{BadDiskstring, one_pattern, pattern_of};
 pub use executor::{block_on, block_on_polling, sleep};
 pub use lock::lock;
 pub use socket_poll::{Readable, readable};

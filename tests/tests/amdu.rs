@@ -97,6 +97,31 @@ fn half_of_the_disks(sector: Option<u32>) {
 
 /// One disk of each failure group: what has no mirror there is missing, and is said; the rest comes
 /// out right.
+/// Disks, a directory and patterns with the letters that separate patterns elsewhere: `amdu`,
+/// `kfed` and `check` take the path that is written.
+#[test]
+fn paths_may_contain_separators() {
+    let (instance, disks, right) = group();
+    let folder = instance.path("x, y's");
+    fs::create_dir(&folder).expect("a directory");
+    let names = ["a,b", "[c],d", "e ", "'f'"];
+    let moved: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+    for (disk, new) in disks.iter().zip(&moved) {
+        fs::rename(disk, new).expect("renamed");
+        let read = instance.plinth(["kfed".as_ref(), "read".as_ref(), new.as_os_str()]).ok();
+        assert!(read.contains("status           = MEMBER"), "{read}");
+    }
+    let listed = amdu(&instance, &[&"--list"], &moved).ok();
+    assert!(names.iter().all(|name| listed.contains(name)), "{listed}");
+    let output = instance.path("out");
+    let pattern = [folder.join("*,*"), folder.join("[!a,[]*")];
+    amdu(&instance, &[&"--extract", &"ALL", &"--output", &output], &pattern).ok();
+    assert_eq!(sums(&output), right);
+    let words = [OsStr::new("check")].into_iter();
+    let checked = instance.plinth(words.chain(moved.iter().map(|disk| disk.as_os_str())));
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let (instance, disks, right) = group();

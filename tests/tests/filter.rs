@@ -2,13 +2,15 @@
 //!
 //! Each test has a bpf file system of its own, so a filter of its own beside any others.
 
-use plinth_tests::{Finished, Instance, MIB, binary, shell, wait_for};
+use plinth_tests::{Blocks, Finished, Instance, MIB, binary, scaled, shell, wait_for};
 use serde_json::json;
 use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
 /// A bpf file system of its own. Without its mount, everything that is pinned in it is gone.
@@ -158,6 +160,100 @@ fn no_other_program_can_write_a_member() {
     assert!(pins.are_gone());
     assert_eq!(filtering(&instance, "DATA_0000"), "DISABLED");
     assert!(writes(&first));
+}
+
+/// Tries to write the devices while `story` runs: by opens of this process, one behind the other,
+/// and by `dd` with the bytes of `foreign`. Each attempt must be refused.
+fn under_attempts(devices: &[PathBuf; 2], foreign: &Path, story: impl FnOnce()) {
+    struct Until<'a>(&'a AtomicBool);
+    impl Drop for Until<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    let opens = || {
+        let mut attempts = 0_u64;
+        while !is_over.load(Ordering::Relaxed) {
+            for device in devices {
+                let opened = fs::OpenOptions::new().write(true).open(device);
+                let refusal = opened.expect_err("a member was opened for writing");
+                assert_eq!(refusal.raw_os_error(), Some(rustix::io::Errno::PERM.raw_os_error()));
+                attempts += 1;
+            }
+        }
+        attempts
+    };
+    let copies = || {
+        let mut attempts = 0_u64;
+        while !is_over.load(Ordering::Relaxed) {
+            let device = &devices[(attempts % 2) as usize];
+            let dd = shell(r#"dd if="$1" of="$2" bs=4096 seek=3 conv=notrunc"#);
+            let ended = dd.arg(foreign).arg(device).finish();
+            assert!(ended.err.contains("Operation not permitted"), "{ended:?}");
+            attempts += 1;
+        }
+        attempts
+    };
+    thread::scope(|scope| {
+        let until = Until(&is_over);
+        let attempts = [scope.spawn(opens), scope.spawn(copies)];
+        story();
+        drop(until);
+        let attempts = attempts.map(|one| one.join().expect("only refusals"));
+        assert!(attempts.iter().all(|attempts| *attempts > 0), "{attempts:?}");
+        println!("attempts: {attempts:?}");
+    });
+}
+
+/// Engines are replaced and killed, and instances take over from others: no moment comes in which
+/// another program can open a member for writing. Only the engine changes the disks.
+#[test]
+fn members_stay_protected_while_engines_and_instances_are_replaced() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let devices = group(&mut instance);
+    let mount = instance.mount("DATA");
+    let foreign = instance.path("foreign");
+    let mark = b"written by another program; ".repeat(147);
+    fs::write(&foreign, &mark[..4096]).expect("written");
+    instance.sql("ALTER SYSTEM FILTER LOAD");
+    let blocks = Blocks::new(mount.join("file"), 1, 300);
+    under_attempts(&devices, &foreign, || {
+        for round in 0..scaled(2, 20) {
+            let before = instance.engine("DATA");
+            instance.plinth(["upgrade", "data"]).ok();
+            assert_ne!(instance.engine("DATA"), before);
+            let before = instance.engine("DATA");
+            instance.kill_instance();
+            instance.start();
+            assert_eq!(instance.engine("DATA"), before, "it is adopted");
+            instance.kill_engine("DATA");
+            wait_for("another engine", || {
+                instance.engine("DATA").is_some_and(|pid| Some(pid) != before)
+            });
+            fs::write(mount.join(format!("file{round}")), vec![7; 1 << 20]).expect("written");
+        }
+    });
+    blocks.must_read_right();
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+    instance.unmount(&mount);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let has_mark = |device: &PathBuf| {
+        let search = shell(r#"grep -q --text "written by another program" "$1""#);
+        search.arg(device).finish().code != Some(1)
+    };
+    assert!(has_mark(&foreign) && !devices.iter().any(has_mark));
+
+    // Without an engine nothing at all changes them.
+    let before = [contents(&devices[0]), contents(&devices[1])];
+    under_attempts(&devices, &foreign, || {
+        instance.kill_instance();
+        instance.start();
+        wait_for("the members", || filtering(&instance, "DATA_0000") == "ENABLED");
+    });
+    assert_eq!([contents(&devices[0]), contents(&devices[1])], before);
 }
 
 /// A program that holds a device open for writing.

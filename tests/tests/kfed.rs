@@ -99,6 +99,41 @@ fn zeroed_header(sector: Option<u32>) {
     assert!(instance.alert_log().contains("repaired the header copy"), "{}", instance.alert_log());
 }
 
+/// The label of a disk of no group: each copy is read and found, with its meaning, a shifted one
+/// and a damaged one too.
+#[test]
+fn label_records_are_read_and_found() {
+    let mut instance = Instance::new();
+    let disk = instance.add_disk("f0d0", SIZE);
+    let path = disk.to_str().expect("a path");
+    instance.plinth(["afd_label", "shelf2", path]).ok();
+    let read = kfed(&instance, "read", &disk).ok();
+    assert!(read.starts_with(&format!("# label record at 0 of {path}\n")), "{read}");
+    for part in ["label            = SHELF2 ", "its operator's name", "by  ", "PROVISIONED"] {
+        assert!(read.contains(part), "{part} in {read}");
+    }
+    let all = kfed(&instance, "read --structure label", &disk).ok();
+    assert_eq!(all.matches("# label record at ").count(), 3, "{all}");
+
+    let record = bytes(&disk, 0, 4096);
+    overwrite(&disk, 3 * MIB + 512, &record);
+    overwrite(&disk, SIZE / 2 + 100, &[255]);
+    let found = kfed(&instance, "find --step 512", &disk).ok();
+    let line = |place: u64| {
+        let begin = format!("{place} ");
+        found.lines().find(|line| line.trim_start().starts_with(&begin)).unwrap_or_default()
+    };
+    for place in [0, SIZE - 4096] {
+        let line = line(place);
+        let all = ["label record", "SHELF2", "PROVISIONED", "right"];
+        assert!(all.iter().all(|word| line.contains(word)), "{place}: {found}");
+    }
+    let shifted = line(3 * MIB + 512);
+    assert!(shifted.contains("SHELF2") && !shifted.contains("right"), "{found}");
+    let damaged = line(SIZE / 2);
+    assert!(damaged.contains("label record") && !damaged.contains("SHELF2"), "{found}");
+}
+
 /// No copy of a disk's header is left: it is made again from the memberships on the disk and on the
 /// others, as far as records on the disk say which one it is.
 #[test]

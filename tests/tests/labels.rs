@@ -230,6 +230,91 @@ fn refusals_say_why_and_write_nothing() {
     assert_eq!(hash(&files[0]), member);
 }
 
+/// A label in a path is found in lower case too: in each statement, and in the shell.
+#[test]
+fn the_case_of_a_path_by_a_label_does_not_matter() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    for text in ["one", "two", "three", "four"] {
+        let path = devices.add(text, 512);
+        label(&instance, &[text, &path]).ok();
+    }
+    instance.sql("CREATE DISKGROUP data EXTERNAL REDUNDANCY DISK 'afd:o*' NAME a");
+    instance.sql("ALTER DISKGROUP data ADD DISK 'Afd:two' NAME b REBALANCE WAIT");
+    instance.sql("ALTER SYSTEM LABEL SET 'other' TO 'afd:Four' RENAME");
+    assert_eq!(instance.plinth(["lsdsk", "--suppressheader", "afd:ot*"]).ok().trim(), "AFD:OTHER");
+    instance.plinth(["afd_unlabel", "afd:three"]).ok();
+    let paths = "SELECT string_agg(path, ' ' ORDER BY path) FROM v$asm_disk";
+    assert_eq!(instance.text(paths), "AFD:ONE AFD:OTHER AFD:TWO");
+    let said =
+        instance.refused("ALTER DISKGROUP data ADD DISK 'afd:other', 'AFD:OTHER' REBALANCE WAIT");
+    assert!(said.contains("twice"), "{said}");
+    instance.check("DATA");
+}
+
+/// A scan of devices that match says what is wrong with their labels, and with no others; a pattern
+/// that is none, or that matches nothing, is refused.
+#[test]
+fn a_scan_is_of_the_devices_that_match() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    let paths = ["a1", "b1", "b2"].map(|name| devices.add(name, 512));
+    label(&instance, &["one", &paths[0]]).ok();
+    label(&instance, &["two", &paths[2]]).ok();
+    for place in [0, SIZE / 2, SIZE - 4096] {
+        overwrite(Path::new(&paths[1]), place, &bytes(Path::new(&paths[0]), place, 4096));
+    }
+    let scan = |pattern: &str| instance.plinth(["afd_scan", pattern]);
+    let folder = devices.folder.display();
+    let all = instance.plinth(["afd_scan"]);
+    assert_eq!((all.code, all.err.matches("the same label").count()), (Some(0), 2), "{all:?}");
+    let some = scan(&format!("{folder}/%1"));
+    assert_eq!((some.code, some.err.matches("the same label").count()), (Some(0), 2), "{some:?}");
+    let one = scan(&format!("{folder}/b*,{folder}/x*"));
+    assert_eq!((one.code, one.err.as_str()), (Some(0), ""), "{one:?}");
+    let said = scan("[").refused();
+    assert!(said.contains("\"[\"") && said.contains("pattern"), "{said}");
+    let said = scan(&format!("{folder}/x*")).refused();
+    assert!(said.contains("matches no disk"), "{said}");
+}
+
+/// A label is taken away by its name from a disk that only asm_diskstring shows: afd_label finds
+/// it there, too, and refuses the label for another disk.
+#[test]
+fn a_label_outside_the_scan_is_taken_away_by_its_name() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    let other = devices.add("other", 512);
+    let disk = instance.add_disk("f0d0", SIZE);
+    let path = disk.to_str().expect("a path");
+    instance.sql(&format!("ALTER SYSTEM SET asm_diskstring = 'AFD:*', '{path}'"));
+    label(&instance, &["mem", path]).ok();
+    let said = label(&instance, &["mem", &other]).refused();
+    assert!(said.contains(path), "{said}");
+    assert!(!instance.plinth(["afd_lslbl"]).ok().contains("MEM"));
+    instance.plinth(["afd_unlabel", "mem"]).ok();
+    let said = instance.plinth(["afd_unlabel", "mem"]).refused();
+    assert!(said.contains("no disk has the label MEM") && said.contains("by its path"), "{said}");
+    label(&instance, &["mem", &other]).ok();
+}
+
+/// A disk is replaced by one that the statement names in lower case.
+#[test]
+fn a_disk_is_replaced_by_a_label_in_lower_case() {
+    let instance = Instance::new();
+    let mut devices = Devices::new(&instance);
+    for text in ["one", "two", "three"] {
+        let path = devices.add(text, 512);
+        label(&instance, &[text, &path]).ok();
+    }
+    instance.sql("CREATE DISKGROUP data NORMAL REDUNDANCY DISK 'afd:one' NAME a, 'afd:two' NAME b");
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK b");
+    instance.sql("ALTER DISKGROUP data REPLACE DISK b WITH 'afd:three' POWER 4 WAIT");
+    let path = instance.text("SELECT path FROM v$asm_disk WHERE name = 'B'");
+    assert_eq!(path, "AFD:THREE");
+    instance.check("DATA");
+}
+
 /// Two devices with one label: statements name both, and take neither, until one has another label.
 #[test]
 fn a_label_that_two_devices_have_means_neither() {

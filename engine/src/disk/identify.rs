@@ -27,6 +27,20 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 /// The beginning of the path of a disk that was found by its label.
 pub const LABEL_PATH: &str = "AFD:";
 
+/// The label in the path of a disk, or the pattern of labels: in upper case, as labels are. `None`
+/// if the path is not one by a label.
+#[must_use]
+pub fn label_in(path: &str) -> Option<String> {
+    let (begin, label) = path.split_at_checked(LABEL_PATH.len())?;
+    begin.eq_ignore_ascii_case(LABEL_PATH).then(|| label.to_ascii_uppercase())
+}
+
+/// A path as discovery shows it: one by a label in upper case.
+#[must_use]
+pub fn shown_path(path: &str) -> String {
+    label_in(path).map_or_else(|| path.to_owned(), |label| format!("{LABEL_PATH}{label}"))
+}
+
 /// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the
 /// mount of its group. A discovery of all disks has one limit for all of them (`look.rs`).
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -483,7 +483,12 @@ fn long(value: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::tests::Loop;
-    use std::{fs::OpenOptions, io::ErrorKind};
+    use std::{
+        fs::OpenOptions,
+        io::{BufRead, BufReader, ErrorKind, Write},
+        os::fd::OwnedFd,
+        process::Stdio,
+    };
 
     /// A filter of this test alone, beside any others.
     struct Own(PathBuf);
@@ -577,83 +582,135 @@ mod tests {
         assert_eq!(writes(&disk.path).err(), Some(ErrorKind::PermissionDenied));
     }
 
-    /// A cgroup below the root, with one process in it at a time; and the hierarchy, if it had to
-    /// be mounted for it.
-    struct Cgroup(PathBuf, Option<tempfile::TempDir>);
+    /// The cgroup 2 hierarchy; mounted for the test if the host has none.
+    struct Hierarchy(PathBuf, Option<tempfile::TempDir>);
 
-    impl Cgroup {
+    impl Hierarchy {
         fn new() -> Self {
             let is_hierarchy = |path: &&Path| {
                 rustix::fs::statfs(*path).is_ok_and(|about| about.f_type as u64 == CGROUP2_MAGIC)
             };
-            let own = || {
-                let place = tempfile::tempdir().expect("a directory");
-                let flags = MountFlags::empty();
-                rustix::mount::mount("cgroup2", place.path(), "cgroup2", flags, None)
-                    .expect("a cgroup 2 hierarchy");
-                place
-            };
-            let found = HIERARCHIES.iter().map(Path::new).find(is_hierarchy);
-            let mounted = found.is_none().then(own);
-            let root = found.or(mounted.as_ref().map(tempfile::TempDir::path)).expect("a place");
-            let cgroup = root.join(format!("plinth-test-{}", std::process::id()));
-            fs::create_dir_all(&cgroup).expect("a cgroup");
-            Self(cgroup, mounted)
-        }
-
-        /// Whether a process in the cgroup can open the file so.
-        fn opens(&self, redirection: &str, path: &str) -> bool {
-            let procs = self.0.join("cgroup.procs");
-            let script = format!("echo $$ > {} && : {redirection}{path}", procs.display());
-            let output = std::process::Command::new("sh").args(["-c", &script]).output();
-            output.expect("a shell").status.success()
+            if let Some(found) = HIERARCHIES.iter().map(Path::new).find(is_hierarchy) {
+                return Self(found.to_owned(), None);
+            }
+            let place = tempfile::tempdir().expect("a directory");
+            let flags = MountFlags::empty();
+            rustix::mount::mount("cgroup2", place.path(), "cgroup2", flags, None)
+                .expect("a cgroup 2 hierarchy");
+            Self(place.path().to_owned(), Some(place))
         }
     }
 
-    impl Drop for Cgroup {
+    impl Drop for Hierarchy {
         fn drop(&mut self) {
-            let _ = fs::remove_dir(&self.0);
             if let Some(mounted) = &self.1 {
                 let _ = rustix::mount::unmount(mounted.path(), rustix::mount::UnmountFlags::DETACH);
             }
         }
     }
 
-    /// Services and containers have device programs of their own, attached with each of the flags
-    /// that there are, before the filter comes and while it is there. Both are asked.
+    /// A service in a cgroup of its own, with a device policy, as a service manager starts it: the
+    /// policy first, then the process.
+    struct Service {
+        cgroup: PathBuf,
+        /// A shell that opens what it is told, and answers whether it could.
+        process: std::process::Child,
+        answers: BufReader<std::process::ChildStdout>,
+    }
+
+    impl Service {
+        fn start(all: &Hierarchy, name: &str, policy: &OwnedFd, mode: u32) -> Self {
+            let cgroup = all.0.join(format!("plinth-test-{}-{mode}-{name}", std::process::id()));
+            fs::create_dir(&cgroup).expect("a cgroup");
+            let descriptor = fs::File::open(&cgroup).expect("a cgroup");
+            bpf::attach_plainly(policy.as_fd(), descriptor.as_fd(), mode).expect("attached");
+            let script = "echo $$ > \"$1\" || exit 1
+                while read -r open; do
+                    if (eval \": $open\") 2>/dev/null; then echo yes; else echo no; fi
+                done";
+            let mut process = std::process::Command::new("sh")
+                .args(["-c", script, "service"])
+                .arg(cgroup.join("cgroup.procs"))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let answers = BufReader::new(process.stdout.take().expect("piped"));
+            Self { cgroup, process, answers }
+        }
+
+        /// Whether it can open a device: `> PATH` for writing, `< PATH` for reading.
+        fn opens(&mut self, redirection: &str, path: &str) -> bool {
+            let input = self.process.stdin.as_mut().expect("piped");
+            writeln!(input, "{redirection} {path}").expect("it runs");
+            let mut answer = String::new();
+            self.answers.read_line(&mut answer).expect("it runs");
+            assert!(["yes\n", "no\n"].contains(&answer.as_str()), "{answer:?}");
+            answer == "yes\n"
+        }
+
+        /// Ends it. Its cgroup can be removed, as a service manager does.
+        fn stop(mut self) {
+            drop(self.process.stdin.take());
+            assert!(self.process.wait().expect("its end").success());
+            fs::remove_dir(&self.cgroup).expect("nothing is left in it");
+        }
+    }
+
+    impl Drop for Service {
+        fn drop(&mut self) {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+            let _ = fs::remove_dir(&self.cgroup);
+        }
+    }
+
+    /// Services have device policies of their own, attached alone, with `BPF_F_ALLOW_OVERRIDE`, or
+    /// with `BPF_F_ALLOW_MULTI` as systemd does. They start, run and stop before the filter comes,
+    /// beside it, and when it has gone. Both the policy and the filter are asked.
     #[test]
-    fn programs_of_services_and_containers_go_on() {
+    fn services_with_device_policies_start_run_and_stop() {
         let own = Own::new("beside");
         let (_file, disk) = device();
         let (_other_file, other) = device();
         let (node, other_node) = (node(&disk), node(&other));
-        // A service's policy: no writing of the other device.
+        // The services' policy: no writing of the other device.
         let policy_maps = Own::new("policy");
         fs::create_dir_all(&policy_maps.0).expect("a directory");
         let maps = Maps::pinned_or_new(&policy_maps.0).expect("maps");
         maps.members.put(&key(other_node, 0), &[0; MEMBER]).expect("a member");
         let policy = maps.load().expect("a program");
-        const MODES: [u32; 3] = [0, 1, 2]; // alone, may be overridden, several
-        for (mode, is_before) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
-            let cgroup = Cgroup::new();
-            let begin = || {
-                let descriptor = fs::File::open(&cgroup.0).expect("a cgroup");
-                bpf::attach_plainly(policy.as_fd(), descriptor.as_fd(), mode).expect("attached");
-            };
-            if is_before {
-                begin();
-            }
+        let all = Hierarchy::new();
+        let check = |service: &mut Service, may_write: bool, case: &str| {
+            assert_eq!(service.opens(">", &disk.path), may_write, "{case}");
+            assert!(!service.opens(">", &other.path), "{case}: its own policy is gone");
+            assert!(service.opens("<", &disk.path) && service.opens("<", &other.path), "{case}");
+            assert!(service.opens(">", "/dev/null"), "{case}");
+        };
+        for mode in [0, 1, 2] {
+            let start = |name| Service::start(&all, name, &policy, mode);
+            let case = |when: &str| format!("flags {mode}, {when}");
+            let [mut first, mut second] = ["first", "second"].map(start);
+            check(&mut first, true, &case("before"));
+
             let filter = Filter::load_at(&own.0).expect("a filter");
             filter.protect(node, &BTreeSet::new()).expect("protected");
-            if !is_before {
-                begin();
-            }
-            let case = format!("flags {mode}, before: {is_before}");
-            assert!(!cgroup.opens(">", &disk.path) && !cgroup.opens(">", &other.path), "{case}");
-            assert!(cgroup.opens("<", &disk.path) && cgroup.opens("<", &other.path), "{case}");
+            check(&mut first, false, &case("it was there before"));
+            first.stop();
+            let [mut third, mut fourth] = ["third", "fourth"].map(start);
+            check(&mut third, false, &case("it started beside the filter"));
+            third.stop();
+            // The next instance replaces the filter's program.
+            Filter::load_at(&own.0).expect("the next one");
+            check(&mut second, false, &case("behind the replacement"));
+            check(&mut fourth, false, &case("behind the replacement"));
+
             Filter::unload_at(&own.0).expect("taken away");
-            assert!(cgroup.opens(">", &disk.path), "{case}");
-            assert!(!cgroup.opens(">", &other.path), "{case}: the service's own policy is gone");
+            check(&mut second, true, &case("it is left from before the filter"));
+            check(&mut fourth, true, &case("it is left from beside the filter"));
+            let mut last = start("last");
+            check(&mut last, true, &case("when the filter has gone"));
+            [second, fourth, last].into_iter().for_each(Service::stop);
         }
     }
 

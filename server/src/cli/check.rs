@@ -14,7 +14,7 @@ use plinth_engine::{
     words::counted,
     world::World,
 };
-use plinth_host::{IoChoice, RealWorld};
+use plinth_host::{IoChoice, RealWorld, pattern_of};
 use std::{
     io::{self, IsTerminal},
     path::Path,
@@ -189,7 +189,7 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
     let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
     let world = RealWorld::new(choice, |event| crate::stdio::warn(&format!("{event}\n")))
         .map_err(|error| SqlError::new(crate::sql_error::state::INTERNAL, error))?;
-    let escaped: Vec<String> = disks.iter().map(|disk| glob::Pattern::escape(disk)).collect();
+    let escaped: Vec<String> = disks.iter().map(|disk| pattern_of(disk)).collect();
     world.set_diskstring(&escaped.join(",")).map_err(|error| SqlError::new("22023", error))?;
     for disk in disks {
         world.open(disk).map_err(|error| {

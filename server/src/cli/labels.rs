@@ -68,9 +68,9 @@ pub(super) struct AfdLsdsk {
 /// Look for labels, and say what is wrong with them.
 #[derive(Debug, Args)]
 pub(super) struct AfdScan {
-    /// As asmcmd has it; here every scan is of the devices that afd_dsget shows.
-    #[arg(hide = true)]
-    pattern: Option<String>,
+    /// Patterns of the devices to look at, with commas between: * and % are wildcards. Without any,
+    /// the devices are those of afd_dsget.
+    patterns: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -127,7 +127,11 @@ impl Run for AfdUnlabel {
 
 impl Run for AfdScan {
     fn run(&self, context: &mut Context) -> Result<()> {
-        context.statement("ALTER SYSTEM LABEL SCAN")
+        let patterns = self.patterns.as_deref().map(|patterns| patterns.replace('%', "*"));
+        let patterns = patterns.map_or_else(String::new, |patterns| quoted(&patterns));
+        context
+            .statement(&format!("ALTER SYSTEM LABEL SCAN {patterns}"))
+            .map_err(|cause| SqlError { at: None, ..cause })
     }
 }
 

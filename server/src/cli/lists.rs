@@ -14,6 +14,7 @@ use crate::{
 use clap::Args;
 use plinth_engine::{
     admin::{HeaderStatus, Value},
+    disk::identify::shown_path,
     group::Group,
     world::World,
 };
@@ -279,7 +280,8 @@ impl Run for Lsdsk {
         if self.member {
             conditions.push("d.header_status = 'MEMBER'".to_owned());
         }
-        conditions.extend(self.pattern.as_deref().map(|pattern| like("d.path", pattern)));
+        conditions
+            .extend(self.pattern.as_deref().map(|pattern| like("d.path", &shown_path(pattern))));
         let mut listed = context.query(&format!(
             "SELECT {} FROM v$asm_disk d WHERE {} ORDER BY d.group_number, d.disk_number, d.path",
             columns.join(", "),

@@ -4,9 +4,10 @@
 //! `kfed merge` takes the fields of a header back.
 
 use crate::alert::rfc3339;
+use plinth_engine::admin::HeaderStatus;
 use plinth_format::{
-    Label, activity::ActivityLog, envelope::Envelope, header::DiskHeader, membership::Membership,
-    stamp::Stamp,
+    Label, activity::ActivityLog, envelope::Envelope, header::DiskHeader, label::LabelRecord,
+    membership::Membership, stamp::Stamp,
 };
 use std::fmt::Display;
 
@@ -77,6 +78,15 @@ pub(super) fn header(header: &DiskHeader) -> Lines {
     lines.add("AU size", format_args!("{} bytes", layout.au_size()), "allocation unit");
     lines.add("AUs", layout.au_count(), "of the disk, usable or not");
     lines.add("record areas", header.record_areas().len(), "2: records are in the middle, too");
+    lines
+}
+
+pub(super) fn label(record: &LabelRecord) -> Lines {
+    let mut lines = Lines::default();
+    lines.add("label", &record.label, "its operator's name for the disk");
+    lines.add("status", HeaderStatus::Provisioned, "of no disk group, and labelled");
+    lines.add("labelled", rfc3339(record.when), "when it got the label");
+    lines.add("by", &record.by, "the user who gave it");
     lines
 }
 

@@ -8,9 +8,14 @@ use super::{Instance, Result};
 use crate::sql::{At, LabelOrder};
 use plinth_engine::{
     admin::{AdminError, Code, Command, HeaderStatus, LabelPermission, Survey},
-    disk::{identify::LABEL_PATH, labels},
+    disk::{
+        identify::{LABEL_PATH, label_in},
+        labels,
+    },
 };
 use plinth_format::Label;
+use plinth_host::pattern_of;
+use std::collections::BTreeSet;
 
 impl Instance {
     /// Carries out one statement on labels. `by`: the user. Returns what the user should know.
@@ -31,13 +36,7 @@ impl Instance {
                 self.discovery.in_time(task)?;
                 Ok(Vec::new())
             }
-            LabelOrder::Scan => {
-                let seen = self.discovery.survey_of(&format!("{LABEL_PATH}*"))?;
-                let remarks = seen.into_iter().filter_map(|disk| {
-                    disk.remark.map(|remark| format!("{}, {}: {remark}", disk.path, disk.device))
-                });
-                Ok(remarks.collect())
-            }
+            LabelOrder::Scan(patterns) => self.scan_labels(patterns.as_ref()),
         }
     }
 
@@ -82,6 +81,24 @@ impl Instance {
             .in_time(async move { labels::set(&world, &device, &label, permission, &by).await })
     }
 
+    /// The remarks on devices that have labels.
+    fn scan_labels(&self, patterns: Option<&At<String>>) -> Result<Vec<String>> {
+        let all = format!("{LABEL_PATH}*");
+        let wanted = patterns.map_or(all.as_str(), |patterns| &patterns.value);
+        let seen = self.discovery.survey_of(wanted)?;
+        if patterns.is_some() && seen.is_empty() {
+            let text = format!("{wanted:?} matches no disk");
+            return Err(AdminError::new(Code::UnknownDisk, text)
+                .hint("give patterns of paths, with commas between, as '/dev/sd*,/dev/mapper/*'"));
+        }
+        // By a pattern of paths, disks without labels are seen as well.
+        let labelled = |disk: &Survey| patterns.is_none() || disk.label.is_some();
+        let remarks = seen.into_iter().filter(labelled).filter_map(|disk| {
+            disk.remark.map(|remark| format!("{}, {}: {remark}", disk.path, disk.device))
+        });
+        Ok(remarks.collect())
+    }
+
     /// The mounted group whose engine has a disk, and the disk's name there.
     fn own_disk(&self, disk: &Survey) -> Option<(String, String)> {
         let (group, name) = (disk.group.clone()?, disk.name.clone()?);
@@ -96,18 +113,27 @@ impl Instance {
         if wanted.starts_with('/') {
             return Ok(wanted.to_owned());
         }
-        let label = labels::parse(wanted)?;
-        let seen = self.discovery.survey_of(&format!("{LABEL_PATH}{label}"))?;
-        let devices: Vec<&str> = seen.iter().map(|disk| disk.device.as_str()).collect();
+        let label = labels::parse(label_in(wanted).as_deref().unwrap_or(wanted))?;
+        let everywhere = format!("{LABEL_PATH}{label},{}", self.diskstring());
+        let seen = self.discovery.survey_of(&everywhere)?;
+        let has_it = |disk: &&Survey| disk.label.as_deref() == Some(label.as_str());
+        // A device may be shown by its label and by its path.
+        let devices: BTreeSet<&str> =
+            seen.iter().filter(has_it).map(|disk| disk.device.as_str()).collect();
+        let devices: Vec<&str> = devices.into_iter().collect();
         match devices[..] {
             [device] => Ok(device.to_owned()),
-            [] => Err(AdminError::new(Code::UnknownDisk, format!("no disk has the label {label}"))
-                .hint("afd_lslbl shows the labels that there are")),
-            _ => {
+            [] => {
+                let text = format!("no disk has the label {label}");
+                Err(AdminError::new(Code::UnknownDisk, text).hint(
+                    "afd_lslbl lists labels; a disk that neither afd_diskstring nor asm_diskstring \
+                     shows is named by its path",
+                ))
+            }
+            [first, ..] => {
                 let text = format!("{label} is the label of {}", devices.join(" and of "));
                 Err(AdminError::new(Code::DuplicateDisk, text).hint(format!(
-                    "say which is meant, by its path: ALTER SYSTEM LABEL CLEAR '{}'",
-                    devices[0]
+                    "say which is meant, by its path: ALTER SYSTEM LABEL CLEAR '{first}'"
                 )))
             }
         }
@@ -116,5 +142,5 @@ impl Instance {
 
 /// A path as a pattern that only it matches.
 fn escaped(path: &str) -> String {
-    if path.starts_with(LABEL_PATH) { path.to_owned() } else { glob::Pattern::escape(path) }
+    if path.starts_with(LABEL_PATH) { path.to_owned() } else { pattern_of(path) }
 }

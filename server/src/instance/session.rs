@@ -44,7 +44,7 @@ use plinth_engine::{
     disk::identify::LABEL_PATH,
     words::counted,
 };
-use plinth_host::lock;
+use plinth_host::{lock, pattern_of};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -657,7 +657,7 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
         let hint = if wanted.starts_with(LABEL_PATH) {
             format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{LABEL_PATH}*'")
         } else if std::path::Path::new(wanted).exists() {
-            format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'")
+            format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{}'", pattern_of(wanted))
         } else {
             "there is no such path; v$asm_disk shows the disks that there are".to_owned()
         };

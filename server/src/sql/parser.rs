@@ -24,6 +24,7 @@ use plinth_engine::{
         Replacement, Resize, Selection, Work,
     },
     catalog::attributes::repair_time,
+    disk::identify::shown_path,
     group::POWER_MAX,
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
@@ -397,7 +398,7 @@ impl Parser<'_> {
             }));
         }
         loop {
-            let path = self.path()?;
+            let path = self.path("the path of a disk in single quotes")?;
             places.push((path.value.clone(), path.at));
             let mut disk = NewDisk {
                 path: path.value,
@@ -710,7 +711,7 @@ impl Parser<'_> {
         loop {
             let name = self.member("the name of a disk")?;
             self.need("WITH")?;
-            let path = self.path()?;
+            let path = self.path("the path of a disk in single quotes")?;
             places.push((name.value.clone(), name.at));
             places.push((path.value.clone(), path.at));
             replacements.push(Replacement {
@@ -796,12 +797,13 @@ impl Parser<'_> {
         if self.take("SIZE") { self.size().map(Some) } else { Ok(None) }
     }
 
-    fn path(&mut self) -> Result<At<String>> {
-        let path = self.string("the path of a disk in single quotes")?;
+    /// The path of a disk, as discovery shows it.
+    fn path(&mut self, expected: &str) -> Result<At<String>> {
+        let path = self.string(expected)?;
         if path.value.is_empty() || path.value.len() > PATH_MAX {
             return Err(SqlError::syntax(path.at, "this cannot be the path of a disk"));
         }
-        Ok(path)
+        Ok(At { value: shown_path(&path.value), at: path.at })
     }
 
     /// `[WITH phase, ... | WITHOUT phase, ...]`. Lost mirrors are always restored.

@@ -122,7 +122,8 @@ pub enum LabelOrder {
     },
     /// A label, or the path of a device.
     Clear(At<String>),
-    Scan,
+    /// Of the devices that the patterns match; else of those that `afd_diskstring` shows.
+    Scan(Option<At<String>>),
 }
 
 impl LabelOrder {
@@ -132,7 +133,7 @@ impl LabelOrder {
         match self {
             Self::Set { path, .. } => path.at,
             Self::Clear(label) => label.at,
-            Self::Scan => 0,
+            Self::Scan(patterns) => patterns.as_ref().map_or(0, |patterns| patterns.at),
         }
     }
 }

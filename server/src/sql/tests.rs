@@ -3,7 +3,7 @@
 use super::{
     Statement, parse,
     parser::parse_size,
-    statement::{Alter, Groups, LabelOrder},
+    statement::{Alter, FilterChange, Groups, LabelOrder},
     tokens::Text,
 };
 use plinth_engine::admin::{
@@ -311,6 +311,14 @@ fn system_and_session_are_altered() {
             if label.value == "a" && path.value == "/x"
                 && permission == LabelPermission { rename: true, migrate: true, force: false }
     ));
+    assert!(matches!(
+        one("ALTER SYSTEM LABEL SET 'b' TO 'afd:a' RENAME"),
+        Statement::AlterLabel(LabelOrder::Set { path, .. }) if path.value == "AFD:A"
+    ));
+    assert!(matches!(
+        one("ALTER SYSTEM FILTER DISABLE DISK 'Afd:a'"),
+        Statement::Filter(FilterChange::Set { disk: Some(path), .. }) if path.value == "AFD:A"
+    ));
     let session = |text: &str| match one(text) {
         Statement::AlterSession(settings) => {
             settings.into_iter().map(|(name, value)| (name.value, value.value)).collect::<Vec<_>>()
@@ -525,6 +533,7 @@ fn errors_point_at_their_place() {
         ("ALTER SYSTEM LABEL <GIVE 'a'", "expected SET, CLEAR or SCAN"),
         ("ALTER SYSTEM LABEL SET 'a' <IN '/x'", "expected TO"),
         ("ALTER SYSTEM LABEL CLEAR <a", "a label in single quotes"),
+        ("ALTER SYSTEM LABEL SCAN <x", "expected the end"),
         ("ALTER SYSTEM RESET <memory_target", "no parameter \"memory_target\""),
         ("ALTER SYSTEM SET asm_power_limit = <high", "a number from 0 to 1024"),
         ("ALTER SYSTEM SET asm_power_limit = 4 SID = <'other'", "no instance 'other'"),

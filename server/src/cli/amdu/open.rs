@@ -17,7 +17,7 @@ use plinth_engine::{
     world::{Disk, Found, World},
 };
 use plinth_format::page::PAGE_SIZE;
-use plinth_host::RealWorld;
+use plinth_host::{RealWorld, one_pattern, pattern_of};
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, File, OpenOptions},
@@ -58,9 +58,9 @@ impl Opened {
                 let text = format!("{argument} is neither a block device nor a regular file");
                 return Err(AdminError::new(Code::CannotOpen, text).into());
             } else if path.exists() {
-                patterns.push(glob::Pattern::escape(&pattern));
+                patterns.push(pattern_of(&pattern));
             } else if argument.contains(['*', '?', '[']) {
-                patterns.push(pattern);
+                patterns.push(one_pattern(&pattern));
             } else {
                 let text = format!("{argument}: there is no such disk, image or directory");
                 return Err(AdminError::new(Code::CannotOpen, text).into());

@@ -1,4 +1,4 @@
-//! `kfed find`: headers and other records anywhere on a disk.
+//! `kfed find`: headers, label records and other records anywhere on a disk.
 //!
 //! Every block is read, so neither the AU size nor the disk's former size need be known. With
 //! `--step 512` copies are found that are not where a block begins: those of an image that was
@@ -17,12 +17,13 @@ use crate::{
 };
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plinth_engine::admin::Value;
+use plinth_engine::admin::{HeaderStatus, Value};
 use plinth_format::{
     BLOCK_SIZE, FormatError,
     activity::ActivityLog,
     envelope::Envelope,
     header::DiskHeader,
+    label::LabelRecord,
     layout::{ACTIVITY_SLOT, MEMBERSHIP_SLOT, MIB},
     membership::Membership,
     stamp::Stamp,
@@ -32,7 +33,7 @@ use std::{
     path::PathBuf,
 };
 
-/// Find headers and their copies anywhere on a disk.
+/// Find headers, label records and their copies anywhere on a disk.
 ///
 /// The AU size need not be known: every block is read. Exits with 1 if there is none.
 #[derive(Debug, Args)]
@@ -54,6 +55,7 @@ pub(super) struct Record {
     pub place: u64,
     pub kind: &'static str,
     pub header: Option<DiskHeader>,
+    pub label: Option<LabelRecord>,
     pub sequence: Option<u64>,
     pub envelope: Option<Envelope>,
     pub state: String,
@@ -69,13 +71,18 @@ impl Run for Find {
         let number = |value: u64| Value::Integer(i64::try_from(value).unwrap_or(i64::MAX));
         let rows = found.iter().map(|record| {
             let header = record.header.as_ref();
+            let label = record.label.as_ref();
+            let named = header.and_then(|header| header.label.as_ref());
+            let named = named.or(label.map(|record| &record.label));
+            let free = label.map(|_| HeaderStatus::Provisioned.to_string());
             vec![
                 number(record.place),
                 Value::Text(record.kind.to_owned()),
                 record.sequence.map_or(Value::Null, number),
                 text(header.map(|header| header.group_name.clone())),
                 text(header.map(|header| header.name.clone())),
-                text(header.map(|header| header.status.to_string())),
+                text(named.map(ToString::to_string)),
+                text(header.map(|header| header.status.to_string()).or(free)),
                 text(record.envelope.map(|envelope| envelope.disk.to_string())),
                 Value::Text(record.state.clone()),
             ]
@@ -86,6 +93,7 @@ impl Run for Find {
             ("Sequence", Type::Integer),
             ("Group", Type::Text),
             ("Disk", Type::Text),
+            ("Label", Type::Text),
             ("Status", Type::Text),
             ("Disk_Id", Type::Text),
             ("State", Type::Text),
@@ -161,7 +169,7 @@ fn window_records(
     for at in (0..end).step_by(step) {
         let Some(bytes) = window.get(at..(at + BLOCK_SIZE).min(window.len())) else { continue };
         let place = start + at as u64;
-        if let Some(record) = header(bytes, place) {
+        if let Some(record) = header(bytes, place).or_else(|| label(bytes, place)) {
             found.push(record);
         } else if all && let Some(record) = other(disk, bytes, place) {
             found.push(record);
@@ -183,7 +191,23 @@ fn header(bytes: &[u8], place: u64) -> Option<Record> {
     };
     let envelope = header.as_ref().map(|it| Envelope { group: it.group, disk: it.disk, place });
     let sequence = header.as_ref().map(|header| header.sequence);
-    Some(Record { place, kind: "header", header, sequence, envelope, state })
+    Some(Record { place, kind: "header", header, label: None, sequence, envelope, state })
+}
+
+fn label(bytes: &[u8], place: u64) -> Option<Record> {
+    let decoded = LabelRecord::decode(bytes, place);
+    let state = match &decoded {
+        Ok(_) => "right".to_owned(),
+        Err(FormatError::Magic { .. }) => return None,
+        Err(error) => error.to_string(),
+    };
+    let label = match decoded {
+        // As a header that was moved.
+        Err(FormatError::Place { found, .. }) => LabelRecord::decode(bytes, found).ok(),
+        decoded => decoded.ok(),
+    };
+    let (header, sequence, envelope) = (None, None, None);
+    Some(Record { place, kind: "label record", header, label, sequence, envelope, state })
 }
 
 /// A stamp, a membership or an activity log.
@@ -217,5 +241,5 @@ fn other(disk: &RawDisk, bytes: &[u8], place: u64) -> Option<Record> {
         Err(error) => error.to_string(),
     };
     let (envelope, sequence) = decoded.ok().unzip();
-    Some(Record { place, kind, header: None, sequence, envelope, state })
+    Some(Record { place, kind, header: None, label: None, sequence, envelope, state })
 }

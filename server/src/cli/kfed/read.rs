@@ -19,6 +19,7 @@ use plinth_format::{
     activity::ActivityLog,
     checksum,
     header::DiskHeader,
+    label::LabelRecord,
     layout::{ACTIVITY_SLOT, Layout, MEMBERSHIP_SLOT},
     lost::LOST_MAGIC,
     membership::{CatalogRun, Membership},
@@ -52,6 +53,7 @@ enum Structure {
     Stamp,
     Activity,
     Membership,
+    Label,
 }
 
 fn offset(written: &str) -> std::result::Result<u64, String> {
@@ -84,6 +86,7 @@ impl Read {
             (Some(Structure::Membership), ..) => {
                 return Ok(areas().flat_map(|area| area.memberships).collect());
             }
+            (Some(Structure::Label), ..) => return Ok(LabelRecord::places(disk.size())),
             (None, Some(offset), _) => Some(offset - offset % BLOCK_SIZE as u64),
             (None, None, Some(au)) => {
                 let layout = layout(disk).ok_or_else(|| {
@@ -120,8 +123,12 @@ type Record = (&'static str, std::result::Result<Lines, FormatError>);
 /// The record at the beginning of `bytes`, read at `place`, if they begin as one does.
 fn record(bytes: &[u8], place: u64) -> Option<Record> {
     let slot = |length: usize| bytes.get(..length).unwrap_or(bytes);
-    let tries: [Record; 4] = [
+    let tries: [Record; 5] = [
         ("header", DiskHeader::decode(slot(BLOCK_SIZE), place).map(|it| record_text::header(&it))),
+        (
+            "label record",
+            LabelRecord::decode(slot(BLOCK_SIZE), place).map(|it| record_text::label(&it)),
+        ),
         ("stamp", Stamp::decode(slot(BLOCK_SIZE), place).map(|it| record_text::stamp(&it))),
         (
             "activity log",

@@ -55,15 +55,18 @@ impl Parser<'_> {
             return Err(self.expected("LOAD, UNLOAD, ENABLE or DISABLE"));
         }
         let has_disk = self.take("DISK");
-        let disk = has_disk.then(|| self.string("the path of a disk, in single quotes"));
+        let disk = has_disk.then(|| self.path("the path of a disk, in single quotes"));
         Ok(FilterChange::Set { enable, disk: disk.transpose()? })
     }
 
-    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN}`, after its
-    /// first word.
+    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN ['patterns']}`,
+    /// after its first word.
     fn alter_label(&mut self) -> Result<LabelOrder> {
         if self.take("SCAN") {
-            return Ok(LabelOrder::Scan);
+            let has_patterns =
+                matches!(self.peek().map(|token| &token.kind), Some(Kind::String(_)));
+            let patterns = has_patterns.then(|| self.string("patterns in single quotes"));
+            return Ok(LabelOrder::Scan(patterns.transpose()?));
         }
         if self.take("CLEAR") {
             return self.string("a label in single quotes").map(LabelOrder::Clear);
@@ -73,7 +76,7 @@ impl Parser<'_> {
         }
         let label = self.string("a label in single quotes")?;
         self.need("TO")?;
-        let path = self.string("a path in single quotes")?;
+        let path = self.path("a path in single quotes")?;
         let mut permission = LabelPermission::default();
         loop {
             let flag = match () {
