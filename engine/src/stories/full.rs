@@ -8,7 +8,7 @@ impl Lab {
     /// From now on no write to these disks finds room, wherever it goes.
     fn fill_pools(&self, disks: &[usize]) {
         for disk in disks {
-            self.disks[*disk].faults(|faults| faults.no_room = vec![0..u64::MAX]);
+            self.disks[*disk].faults(|faults| faults.no_room.push(0..u64::MAX));
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) struct State {
 
 /// How the discards of a disk have ended.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ends {
+pub(super) struct Ends {
     /// Bytes of those that succeeded.
     given_back: u64,
     failures: u64,
@@ -80,7 +80,7 @@ pub(in crate::extent) struct About {
 
 /// How a disk is treated that has failed a discard.
 #[derive(Debug)]
-struct Refused {
+pub(super) struct Refused {
     /// By the monotonic clock. `None`: it is tried again.
     until: Option<Duration>,
     rest: Duration,
