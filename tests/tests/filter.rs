@@ -276,10 +276,13 @@ fn members_stay_protected_while_the_filter_of_another_version_is_replaced() {
         assert_eq!(filtering(&instance, "DATA_0001"), "ENABLED");
     });
     instance.sql("ALTER DISKGROUP data MOUNT");
-    instance.check("DATA");
+    // Instance and engine of the other version are gone: the next engine can claim its disks.
     instance.kill_instance();
+    instance.kill_engine("DATA");
     fs::rename(&names[1], &names[0]).expect("it is another version's");
     instance.start();
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
     instance.sql("ALTER SYSTEM FILTER UNLOAD");
     assert!(pins.are_gone() && writes(&devices[0]));
 }
