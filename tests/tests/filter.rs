@@ -256,6 +256,37 @@ fn members_stay_protected_while_engines_and_instances_are_replaced() {
     assert_eq!([contents(&devices[0]), contents(&devices[1])], before);
 }
 
+/// A later version of the program has another filter: the former one goes only when the members are
+/// protected by the next.
+#[test]
+fn members_stay_protected_while_the_filter_of_another_version_is_replaced() {
+    let pins = Pins::new();
+    let mut instance = pins.instance();
+    let devices = group(&mut instance);
+    instance.sql("ALTER SYSTEM FILTER LOAD");
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let foreign = instance.path("foreign");
+    fs::write(&foreign, [1; 4096]).expect("written");
+    let names = ["filter-0", "filter-1"].map(|name| pins.0.path().join(name));
+    under_attempts(&devices, &foreign, || {
+        instance.kill_instance();
+        fs::rename(&names[1], &names[0]).expect("it is another version's");
+        instance.start();
+        wait_for("the next filter", || names[1].exists() && !names[0].exists());
+        assert_eq!(filtering(&instance, "DATA_0001"), "ENABLED");
+    });
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    // Instance and engine of the other version are gone: the next engine can claim its disks.
+    instance.kill_instance();
+    instance.kill_engine("DATA");
+    fs::rename(&names[1], &names[0]).expect("it is another version's");
+    instance.start();
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+    instance.sql("ALTER SYSTEM FILTER UNLOAD");
+    assert!(pins.are_gone() && writes(&devices[0]));
+}
+
 /// A program that holds a device open for writing.
 struct Holder(Child);
 

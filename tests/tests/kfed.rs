@@ -103,7 +103,7 @@ fn zeroed_header(sector: Option<u32>) {
 /// and a damaged one too.
 #[test]
 fn label_records_are_read_and_found() {
-    let mut instance = Instance::new();
+    let instance = Instance::new();
     let disk = instance.add_disk("f0d0", SIZE);
     let path = disk.to_str().expect("a path");
     instance.plinth(["afd_label", "shelf2", path]).ok();

@@ -201,23 +201,36 @@ impl Filter {
                     .map_err(fails(&link.display().to_string(), AS_ROOT))?;
             }
         }
-        // A filter of another version would refuse the claims that are noted in this one.
-        let beside = directory.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
-        for other in beside.map(|entry| entry.path()).filter(|path| path != directory) {
-            if other.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"filter-"))
-            {
-                Self::unload_at(&other).map_err(fails("another version's filter", AS_ROOT))?;
-            }
-        }
         Ok(Self { maps })
     }
 
-    /// Takes the filter away, with its maps. Without one there is nothing to do.
+    /// Takes the filter away, with its maps, and those of other versions. Without one there is
+    /// nothing to do.
     ///
     /// # Errors
     /// If a name cannot be removed.
     pub fn unload() -> io::Result<()> {
+        Self::unload_others()?;
         Self::unload_at(&directory())
+    }
+
+    /// Takes filters of other versions away: they would refuse the claims that are noted in this
+    /// one. Until then members are protected by both, so this one is to know them first.
+    ///
+    /// # Errors
+    /// If a name cannot be removed.
+    pub fn unload_others() -> io::Result<()> {
+        Self::unload_beside(&directory())
+    }
+
+    fn unload_beside(directory: &Path) -> io::Result<()> {
+        let beside = directory.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+        let is_other = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            path != directory && name.starts_with(b"filter-")
+        };
+        let mut others = beside.map(|entry| entry.path()).filter(is_other);
+        others.try_for_each(|other| Self::unload_at(&other))
     }
 
     fn unload_at(directory: &Path) -> io::Result<()> {
@@ -743,9 +756,13 @@ mod tests {
         assert_eq!(filter.members().expect("members").len(), 1);
         drop(filter);
         let newer = own.0.with_file_name("filter-2");
-        Filter::load_at(&newer).expect("another version's");
+        let filter = Filter::load_at(&newer).expect("another version's");
+        let refused = Some(ErrorKind::PermissionDenied);
+        assert_eq!(writes(&disk.path).err(), refused, "the former one goes on");
+        filter.protect(node, &BTreeSet::new()).expect("protected");
+        Filter::unload_beside(&newer).expect("taken away");
         assert!(!own.0.exists());
-        writes(&disk.path).expect("it has no members");
+        assert_eq!(writes(&disk.path).err(), refused);
         Filter::unload_at(&newer).expect("taken away");
         Filter::unload_at(&own.0).expect("taken away");
         assert!(Filter::loaded_at(&own.0).expect("it tells").is_none());

@@ -252,6 +252,7 @@ impl Instance {
             self.protect(&filter, &mut known, &members, *device, protected.contains_key(device))
                 .map_err(|error| refused(&error))?;
         }
+        Filter::unload_others().map_err(|error| refused(&error))?;
         let mut open = Vec::new();
         for (device, writers) in &known.writers {
             let names: Vec<String> = writers.iter().map(describe).collect();

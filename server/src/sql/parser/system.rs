@@ -59,8 +59,8 @@ impl Parser<'_> {
         Ok(FilterChange::Set { enable, disk: disk.transpose()? })
     }
 
-    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN ['patterns']}`,
-    /// after its first word.
+    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN
+    /// ['patterns']}`, after its first word.
     fn alter_label(&mut self) -> Result<LabelOrder> {
         if self.take("SCAN") {
             let has_patterns =
