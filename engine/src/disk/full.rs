@@ -11,7 +11,8 @@
 //!   cannot be spared  the write waits on:
 //!                       of a program: until disk_full_wait, then    extent/blocks/write.rs
 //!                         the program gets ENOSPC
-//!                       of the engine itself: until there is room   catalog/on_disks.rs, activity.rs
+//!                       of the engine: until there is room          catalog/on_disks.rs,
+//!                                                                   extent/activity.rs
 //! ```
 //!
 //! A disk that lacks room is no mirror that another one may go for, if that one lacks room too:

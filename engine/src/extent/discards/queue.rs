@@ -1,5 +1,7 @@
-//! Pieces that are to be discarded, discards in flight, and how each disk has taken them. What is in
-//! here is found again by a sweep if it is lost: with the process, or where many extents are noted.
+//! Pieces that are to be discarded, discards in flight, and how each disk has taken them.
+//!
+//! It is in memory only. A sweep finds again what is lost with the process, and what finds no room
+//! where very many extents have such pieces.
 
 use crate::{
     extent::{Extent, data::Data},
@@ -291,7 +293,7 @@ impl Discards {
         }
     }
 
-    /// The discard of so many AUs takes longer than a disk may be silent.
+    /// A discard takes longer than a disk may be silent: its AUs are not waited for any more.
     pub(super) fn note_late(&self, disk: DiskNumber, units: u32) -> Late<'_> {
         *self.state().late.entry(disk).or_default() += units;
         Late(self, disk, units)
