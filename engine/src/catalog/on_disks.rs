@@ -373,8 +373,8 @@ impl DiskStore {
         }
     }
 
-    /// Takes failed disks OFFLINE. True if a disk that does not answer, or has no room, could not be
-    /// spared: then the I/O is to be tried again.
+    /// Takes failed disks OFFLINE. True if a disk that does not answer, or has no room, could not
+    /// be spared: then the I/O is to be tried again.
     async fn drop_failed(
         &self,
         file: CatalogFile,

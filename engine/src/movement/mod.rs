@@ -4,6 +4,7 @@ pub(crate) mod absent;
 pub(crate) mod convert;
 pub(crate) mod disks;
 pub(crate) mod explain;
+mod give_back;
 pub(crate) mod goals;
 pub(crate) mod label;
 pub(crate) mod mover;
