@@ -1,9 +1,6 @@
 //! Errors of files and disks, in the words of the operator or the program that has to react.
 
-use crate::{
-    admin::{AdminError, Code},
-    disk::full,
-};
+use crate::admin::{AdminError, Code};
 use plinth_format::DiskId;
 use rusqlite::ErrorCode;
 use std::{fmt, io};
@@ -122,7 +119,7 @@ impl FileError {
     fn is_lack_of_room(&self) -> bool {
         match self {
             Self::Disk(error) => error.source.kind() == io::ErrorKind::StorageFull,
-            Self::Refused { reason, .. } => full::is_lack_of_room(reason),
+            Self::Refused { reason, .. } => is_lack_of_room(reason),
             _ => false,
         }
     }
@@ -203,6 +200,21 @@ impl FileError {
     }
 }
 
+/// How an error ends that is about room in a thin pool.
+const MAKE_ROOM: &str = "make room there, or make it larger: then writes go on by themselves";
+
+/// The error of a write that finds no room in the pool below a disk.
+#[must_use]
+pub fn no_room(pool: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, format!("no room is left in {pool}; {MAKE_ROOM}"))
+}
+
+/// Whether a reason, perhaps with more text around it, is that there is no room.
+#[must_use]
+pub fn is_lack_of_room(reason: &str) -> bool {
+    reason.contains(MAKE_ROOM)
+}
+
 /// An I/O on a disk that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("disk {disk} ({path}): {doing} {length} bytes at {offset}: {source}")]
@@ -220,6 +232,16 @@ pub struct DiskError {
 mod tests {
     use super::*;
     use rusqlite::ffi;
+
+    #[test]
+    fn a_lack_of_room_is_recognised_wherever_it_stands_in_a_sentence() {
+        let reason = format!("activity log: writing 4096 bytes at 0: {}.", no_room("the pool"));
+        assert!(is_lack_of_room(&reason) && reason.contains("the pool"), "{reason}");
+        assert!(!is_lack_of_room("writing 4096 bytes at 0: Input/output error"));
+        let refused =
+            FileError::Refused { disk: "D".to_owned(), reason, why: "it is needed".to_owned() };
+        assert_eq!((refused.errno(), refused.code()), (libc::ENOSPC, Code::NoSpace));
+    }
 
     fn of_sqlite(code: i32) -> FileError {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()

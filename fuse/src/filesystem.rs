@@ -927,6 +927,7 @@ mod tests {
             file_type: None,
             mirrors: 0,
             fine: false,
+            preformatted: false,
         }
     }
 

@@ -244,7 +244,7 @@ impl Story {
             }
             let force = Self::is_gone(sim_group, disk) && numbers.below(2) == 0;
             let which = Selection::Disks(vec![sim_group.name_of(disk).to_owned()]);
-            drop.push(Departure { which, force });
+            drop.push(Departure { which, force, reclaim: false });
         }
         drop
     }

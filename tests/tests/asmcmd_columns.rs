@@ -111,7 +111,7 @@ fn every_row_has_as_many_words_as_every_other() {
         ("iostat -et --io --region", 12, 12),
         ("volstat", 10, 10),
         ("lspwusr", 4, 4),
-        ("lstmpl -l -G data data%", 8, 8),
+        ("lstmpl -l -G data data%", 9, 9),
         ("lsusr", 3, 3),
         ("lsusr -a", 4, 4),
         ("lsgrp", 3, 3),

@@ -62,6 +62,8 @@ pub struct Departure {
     pub which: Selection,
     /// They are lost already: their data is copied from other mirrors.
     pub force: bool,
+    /// When they are dropped, their space goes back to thin devices.
+    pub reclaim: bool,
 }
 
 /// A statement whose moves `EXPLAIN WORK` computes.

@@ -28,4 +28,6 @@ pub struct Template {
     pub mirrors: Option<u8>,
     /// 128 KiB over eight extents instead of one extent after the other; `None`: not given.
     pub fine: Option<bool>,
+    /// Space is written with zeros when a file gets it; `None`: not given.
+    pub preformatted: Option<bool>,
 }

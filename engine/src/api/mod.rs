@@ -95,6 +95,8 @@ pub struct Attributes {
     pub mirrors: u8,
     /// Striped in chunks over several extents.
     pub fine: bool,
+    /// Space that it is given is written with zeros.
+    pub preformatted: bool,
 }
 
 /// The changes of `chmod`, `chown`, `truncate` and `utimensat`. Set-id bits are

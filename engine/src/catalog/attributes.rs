@@ -562,6 +562,35 @@ pub fn load_drop_after(
     Ok(found)
 }
 
+/// The name under which the catalog stores that a disk is discarded when it is dropped, followed by
+/// its number; the value is its id. Statements do not see this attribute.
+const RECLAIM_AT_DROP: &str = "_reclaim_at_drop.";
+
+/// Stores that the disk with this id is discarded when it is dropped, or that none is.
+///
+/// # Errors
+/// If the catalog fails.
+pub fn store_reclaim_at_drop(
+    connection: &Connection,
+    number: DiskNumber,
+    disk: Option<DiskId>,
+) -> Result<(), FileError> {
+    keep(connection, &format!("{RECLAIM_AT_DROP}{}", number.0), disk.map(|disk| disk.to_string()))
+}
+
+/// Whether the disk of this number and id is discarded when it is dropped.
+///
+/// # Errors
+/// If the catalog fails.
+pub fn is_to_reclaim_at_drop(
+    connection: &Connection,
+    number: DiskNumber,
+    disk: DiskId,
+) -> Result<bool, FileError> {
+    let kept = tables::attribute::value(connection, &format!("{RECLAIM_AT_DROP}{}", number.0))?;
+    Ok(kept.is_some_and(|kept| kept == disk.to_string()))
+}
+
 /// The values under a name that is followed by the number of a disk.
 fn kept_of_disks(
     connection: &Connection,

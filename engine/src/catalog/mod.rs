@@ -78,7 +78,7 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 /// The version of the schema, in the database's `user_version`. A later one is refused, an earlier
 /// one is converted.
-pub const SCHEMA_VERSION: i64 = 3;
+pub const SCHEMA_VERSION: i64 = 4;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of clients.

@@ -1,4 +1,4 @@
--- The catalog of a disk group. Version 3 (`user_version`).
+-- The catalog of a disk group. Version 4 (`user_version`).
 -- Catalogs of earlier versions are converted to this one when they are opened: upgrade.rs.
 --
 -- Times are nanoseconds since 1970, sizes bytes, unless a comment says otherwise.
@@ -40,7 +40,8 @@ CREATE TABLE file (
     shared_extent INTEGER,            -- a small file: the shared extent that holds it, and its slot
     slot          INTEGER,
     said          INTEGER NOT NULL DEFAULT 0, -- 1: its type was said when it was made, and names do not change it
-    fine          INTEGER NOT NULL DEFAULT 0  -- 1: striped in chunks of 128 KiB over eight extents
+    fine          INTEGER NOT NULL DEFAULT 0, -- 1: striped in chunks of 128 KiB over eight extents
+    preformatted  INTEGER NOT NULL DEFAULT 0  -- 1: space that it is given is written with zeros
 );
 -- The type in v$asm_file: counting files by type reads nothing else.
 CREATE INDEX file_type ON file (coalesce(type, 'DATAFILE')) WHERE kind = 32768;
@@ -103,7 +104,8 @@ CREATE TABLE template (
     number  INTEGER NOT NULL UNIQUE,
     mirrors INTEGER NOT NULL DEFAULT 0,       -- of each extent, in a group of NORMAL redundancy; 0: as the group
     fine    INTEGER NOT NULL DEFAULT 0,       -- 1: striped in chunks of 128 KiB over eight extents
-    system  INTEGER NOT NULL DEFAULT 0        -- 1: of a type of file; cannot be dropped
+    system  INTEGER NOT NULL DEFAULT 0,       -- 1: of a type of file; cannot be dropped
+    preformatted INTEGER NOT NULL DEFAULT 0   -- 1: as in `file`
 ) WITHOUT ROWID;
 
 INSERT INTO template (name, number, system) VALUES

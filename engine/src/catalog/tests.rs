@@ -628,7 +628,7 @@ fn schema_of(catalog: &Catalog) -> Vec<String> {
                    FROM sqlite_master m LEFT JOIN pragma_table_xinfo(m.name) x ORDER BY 1";
         let mut select = connection.prepare(sql)?;
         let mut all: Vec<String> = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        let mut select = connection.prepare("SELECT name || number || mirrors || fine || system FROM template ORDER BY 1")?;
+        let mut select = connection.prepare("SELECT name || number || mirrors || fine || preformatted || system FROM template ORDER BY 1")?;
         all.extend(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?);
         all.push(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?.to_string());
         Ok(all)

@@ -16,7 +16,8 @@ use crate::error::FileError;
 use rusqlite::Connection;
 
 /// The step from version `index + 1` to the next one.
-const STEPS: [&str; 2] = [include_str!("upgrade/2.sql"), include_str!("upgrade/3.sql")];
+const STEPS: [&str; 3] =
+    [include_str!("upgrade/2.sql"), include_str!("upgrade/3.sql"), include_str!("upgrade/4.sql")];
 
 const _: () = assert!(STEPS.len() as i64 + 1 == SCHEMA_VERSION);
 

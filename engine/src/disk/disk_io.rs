@@ -14,10 +14,9 @@ use crate::{
     disk::{
         counters::{IoClass, IoClient, Tally},
         disk_errors::Trouble,
-        full,
         member::{LOOK_AGAIN, Member, PROBE_TICKS, TICK_MS},
     },
-    error::DiskError,
+    error::{DiskError, no_room},
     sync::buffer::{Buffer, Slice},
     world::{Task, World},
 };
@@ -218,7 +217,7 @@ impl DiskIo<'_> {
 
     /// The error of a write that has found no room so far.
     fn no_room(&self) -> Option<io::Error> {
-        self.roomless.as_ref().map(|roomless| full::error(&roomless.pool))
+        self.roomless.as_ref().map(|roomless| no_room(&roomless.pool))
     }
 
     /// Whether nothing of it is in flight: it is about to be tried again.
@@ -251,12 +250,12 @@ impl DiskIo<'_> {
             }
             let (time, pool) = self.member.note_no_room();
             if self.roomless.is_none() {
-                self.note(Trouble::NoRoom, full::error(&pool).to_string());
+                self.note(Trouble::NoRoom, no_room(&pool).to_string());
             }
             let roomless =
                 self.roomless.get_or_insert_with(|| Box::new(Roomless { pool, pause: None }));
             if time >= self.room_limit {
-                let result = Err(full::error(&roomless.pool));
+                let result = Err(no_room(&roomless.pool));
                 return Poll::Ready(Some(Done { result, buffer: None }));
             }
             roomless.pause = Some(self.member.pause());

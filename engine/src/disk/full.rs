@@ -11,8 +11,7 @@
 //!   cannot be spared  the write waits on:
 //!                       of a program: until disk_full_wait, then    extent/blocks/write.rs
 //!                         the program gets ENOSPC
-//!                       of the engine: until there is room          catalog/on_disks.rs,
-//!                                                                   extent/activity.rs
+//!                       of the engine itself: until there is room   catalog/on_disks.rs
 //! ```
 //!
 //! A disk that lacks room is no mirror that another one may go for, if that one lacks room too:
@@ -24,7 +23,7 @@
 
 use crate::{sync::lock::Mutex, world::Disk};
 use std::{
-    fmt, io,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -36,21 +35,6 @@ use std::{
 pub const RETRY: Duration = Duration::from_millis(500);
 /// A shortage is over if no write has lacked room for this time.
 const FORGET: Duration = Duration::from_secs(60);
-
-/// How an error ends that is about room.
-const REMEDY: &str = "make room there, or make it larger: then writes go on by themselves";
-
-/// Whether a reason, perhaps with more text around it, is that there is no room.
-#[must_use]
-pub fn is_lack_of_room(reason: &str) -> bool {
-    reason.contains(REMEDY)
-}
-
-/// The error of a write that finds no room in `pool`.
-#[must_use]
-pub fn error(pool: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::StorageFull, format!("no room is left in {pool}; {REMEDY}"))
-}
 
 /// A time in which writes to a disk find no room.
 #[derive(Debug, Clone)]
@@ -187,12 +171,5 @@ mod tests {
         assert!(room.change(Duration::from_secs(61)).is_some() && room.is_short());
         assert_eq!(room.change(Duration::from_secs(62)), Some(Change::Over));
         assert!(!room.is_short());
-    }
-
-    #[test]
-    fn the_reason_is_recognised_wherever_it_stands_in_a_sentence() {
-        let reason = format!("activity log: writing 4096 bytes at 0: {}.", error("the pool"));
-        assert!(is_lack_of_room(&reason) && reason.contains("the pool"), "{reason}");
-        assert!(!is_lack_of_room("writing 4096 bytes at 0: Input/output error"));
     }
 }

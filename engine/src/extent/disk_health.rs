@@ -12,6 +12,7 @@ use crate::{
         member::Member,
         slow::{Change, WINDOW, totals},
     },
+    error::no_room,
     event::Severity,
     extent::data::Data,
     space::AuState,
@@ -57,7 +58,7 @@ impl Data {
             );
             let (severity, text) = match change {
                 full::Change::Full(pool) => {
-                    (Severity::Alarm, format!("{disk}: writes wait: {}", full::error(&pool)))
+                    (Severity::Alarm, format!("{disk}: writes wait: {}", no_room(&pool)))
                 }
                 full::Change::Over => {
                     (Severity::Note, format!("{disk}: writes find room again, and go on"))

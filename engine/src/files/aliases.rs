@@ -561,8 +561,13 @@ impl Files {
                 };
             }
             let mirrors = mirrors_of(&context, name, template)?;
-            let given =
-                GivenProperties { file_type, mirrors, fine: template.fine, tag: plain(&tag) };
+            let given = GivenProperties {
+                file_type,
+                mirrors,
+                fine: template.fine,
+                preformatted: template.preformatted,
+                tag: plain(&tag),
+            };
             let made = Made {
                 new: NewFile::Regular,
                 mode,

@@ -206,22 +206,25 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives the file what it needs so that `offset .. end` can be written.
+    /// Gives the file what it needs so that `offset .. end` can be written. Returns the extents
+    /// that it got.
     pub(crate) async fn prepare(
         &self,
         file: &Arc<File>,
         layout: &mut Layout,
         offset: u64,
         end: u64,
-    ) -> Result<(), FileError> {
+    ) -> Result<Vec<u64>, FileError> {
         self.load_layout(file, layout).await?;
         if layout.covers(offset, end, self.au_size) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        // Shared extents have the group's redundancy.
-        let may_share = file.mirrors() == MirrorCount::AsGroup || planted::has(Bug::SharedHigh);
+        // Shared extents have the group's redundancy, and are thin.
+        let is_plain = file.mirrors() == MirrorCount::AsGroup || planted::has(Bug::SharedHigh);
+        let may_share = is_plain && !file.is_preformatted();
         if may_share && layout.slot.is_none() && layout.extents.is_empty() && end <= PIECE_SIZE {
-            return self.take_slot(file, layout).await;
+            self.take_slot(file, layout).await?;
+            return Ok(Vec::new());
         }
         if layout.slot.is_some() {
             self.promote(file, layout).await?;
@@ -240,7 +243,7 @@ impl FileSystem {
         for numbers in missing.chunks(ALLOCATED_AT_ONCE) {
             self.add_extents(file, layout, numbers).await?;
         }
-        Ok(())
+        Ok(missing)
     }
 
     /// Before a file grows: what lies behind its end in its last piece becomes zeros.

@@ -2,7 +2,8 @@
 //!
 //! A write:
 //!
-//!   1. The layout gets what it lacks (`allocation.rs`).
+//!   1. The layout gets what it lacks (`allocation.rs`), with zeros in it if the file is
+//!      PREFORMATTED (`preformat.rs`).
 //!   2. Each part enters its region and holds its blocks. A piece that holds no data yet is
 //!      completed with zeros; a block written in part is read first.
 //!   3. All mirrors are written (`blocks.rs`).
@@ -272,9 +273,13 @@ impl FileSystem {
             }
             drop(layout);
             let mut layout = file.data.layout.write().await;
-            Box::pin(self.prepare(file, &mut layout, offset, end)).await?;
+            let added = Box::pin(self.prepare(file, &mut layout, offset, end)).await?;
             if grows {
                 Box::pin(self.clean_tail(file, &layout)).await?;
+            }
+            drop(layout);
+            if file.is_preformatted() {
+                Box::pin(self.preformat_allocated(file, 0..0, &added)).await?;
             }
         };
         let parts = layout.parts(offset, bytes.len(), self.au_size);
@@ -795,20 +800,21 @@ impl FileSystem {
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
         let began = self.failed_flushes.flush_epoch();
+        if !matches!(mode, Allocate::Reserve { .. }) {
+            self.drop_range(file, &mut layout, offset, end, None).await?;
+        }
         let keep_size = match mode {
-            Allocate::Reserve { keep_size } => {
-                self.prepare(file, &mut layout, offset, end).await?;
+            Allocate::Reserve { keep_size } | Allocate::ZeroRange { keep_size } => {
+                let added = self.prepare(file, &mut layout, offset, end).await?;
+                if file.is_preformatted() {
+                    drop(layout);
+                    self.preformat_allocated(file, offset..end, &added).await?;
+                    layout = file.data.layout.write().await;
+                    self.load_layout(file, &mut layout).await?;
+                }
                 keep_size
             }
-            Allocate::PunchHole => {
-                self.drop_range(file, &mut layout, offset, end, None).await?;
-                true
-            }
-            Allocate::ZeroRange { keep_size } => {
-                self.drop_range(file, &mut layout, offset, end, None).await?;
-                self.prepare(file, &mut layout, offset, end).await?;
-                keep_size
-            }
+            Allocate::PunchHole => true,
         };
         if !keep_size && end > file.attributes().size {
             self.clean_tail(file, &layout).await?;
@@ -839,6 +845,34 @@ impl FileSystem {
             file.record_durable_size(end);
         }
         Ok(())
+    }
+
+    /// Writes zeros to extents that were just added, and to a range of the file. If that fails, the
+    /// extents are given back.
+    async fn preformat_allocated(
+        &self,
+        file: &Arc<File>,
+        range: Range<u64>,
+        added: &[u64],
+    ) -> Result<()> {
+        let formatted = async {
+            self.preformat_extents(file, added).await?;
+            self.preformat_range(file, range).await
+        };
+        let Err(error) = formatted.await else { return Ok(()) };
+        let mut layout = file.data.layout.write().await;
+        self.load_layout(file, &mut layout).await?;
+        // Another request may have written in the others meanwhile.
+        let (stripes, size) = (layout.stripes(self.au_size), file.size());
+        let behind_end = |number: &u64| stripes.inside(*number, 0, size).is_empty();
+        let added = added.iter().filter(|number| behind_end(number));
+        let extents = added.filter_map(|number| layout.extents.get(number).cloned()).collect();
+        let freed = Freed { extents, ..Freed::default() };
+        let dropped = Dropped { freed, ..Dropped::default() };
+        if !dropped.is_empty() {
+            self.commit_dropped(file, &mut layout, dropped, None).await?;
+        }
+        Err(error)
     }
 
     /// Makes `start .. end` of a file a hole. `cut`: the file ends at `start`.

@@ -46,6 +46,7 @@ pub mod aliases;
 mod names;
 mod orphans;
 pub mod paths;
+mod preformat;
 pub mod reply_cache;
 pub mod sizes;
 pub mod statements;
@@ -262,6 +263,11 @@ impl File {
     #[must_use]
     pub(crate) fn mirrors(&self) -> MirrorCount {
         MirrorCount::from_column(self.attributes().mirrors)
+    }
+
+    /// Whether space that it is given is written with zeros (`preformat.rs`).
+    pub(crate) fn is_preformatted(&self) -> bool {
+        self.attributes().preformatted
     }
 
     /// The type that bytes written at its beginning suggest, if it has none yet.

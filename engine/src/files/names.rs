@@ -123,6 +123,7 @@ pub(super) struct GivenProperties {
     /// 0: as the group.
     pub mirrors: u8,
     pub fine: bool,
+    pub preformatted: bool,
     pub tag: String,
 }
 
@@ -253,6 +254,7 @@ impl<'a> Edits<'a> {
             file_type,
             mirrors: given.as_ref().map_or(0, |given| given.mirrors),
             fine: given.as_ref().is_some_and(|given| given.fine),
+            preformatted: given.as_ref().is_some_and(|given| given.preformatted),
         };
         let node = attributes.node;
         tables::file::insert(connection, &attributes, target.as_deref(), given.is_some())?;

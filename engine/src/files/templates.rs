@@ -77,7 +77,8 @@ pub(super) fn add(
         ));
     }
     let mirrors = mirrors_in(group, redundancy, new)?;
-    Ok(template::insert(connection, name, mirrors, new.fine == Some(true))?)
+    let properties = (new.fine == Some(true), new.preformatted == Some(true));
+    Ok(template::insert(connection, name, mirrors, properties)?)
 }
 
 /// `MODIFY TEMPLATE`, inside a job: properties that are not given stay.
@@ -93,7 +94,8 @@ pub(super) fn modify(
         None => before.mirrors,
     };
     let fine = new.fine.unwrap_or(before.fine);
-    Ok(template::update(connection, &new.name, mirrors, fine)?)
+    let preformatted = new.preformatted.unwrap_or(before.preformatted);
+    Ok(template::update(connection, &new.name, mirrors, (fine, preformatted))?)
 }
 
 /// `DROP TEMPLATE`, inside a job.

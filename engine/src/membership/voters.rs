@@ -36,11 +36,11 @@ use crate::{
     disk::{
         counters::IoClient,
         disk_io::{self, IoResult},
-        full,
         member::Member,
         members::Members,
         originals::{self, FoundDisk},
     },
+    error::is_lack_of_room,
     event::{Event, Severity},
     membership::mount_decision,
     planted::{self, Bug},
@@ -240,7 +240,7 @@ impl Voters {
     ) -> Result<(), Refusal> {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
-        let is_full = full::is_lack_of_room(reason);
+        let is_full = is_lack_of_room(reason);
         let mut expelled = false;
         let expelled_here = &mut expelled;
         let change = self.change(|next| {
@@ -321,7 +321,7 @@ impl Voters {
             member.failure_group,
             self.name,
             member.name(),
-            if full::is_lack_of_room(reason) {
+            if is_lack_of_room(reason) {
                 "does not wait for the next attempt of auto_online.enabled"
             } else {
                 "when it is back"
@@ -452,7 +452,7 @@ impl Voters {
             None if member.is_some() && disk_io::is_silence(reason) => {
                 return Err(Refusal::Answers);
             }
-            None if full::is_lack_of_room(reason) => {
+            None if is_lack_of_room(reason) => {
                 if member.is_some_and(|member| !member.room.is_short()) {
                     return Err(Refusal::Answers);
                 }

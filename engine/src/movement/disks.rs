@@ -15,7 +15,7 @@
 //!   2. Rebalance: what they hold goes to the others. FORCE is for disks that cannot be read: they
 //!      go offline first, and what they had is copied from the other mirrors.
 //!   3. When they hold nothing, dismiss them: record a membership without them, and write headers
-//!      that say FORMER.
+//!      that say FORMER. With RECLAIM they are discarded then (`dropped_space.rs`).
 //!
 //! A crash between headers and membership leaves a header that names the group on a disk that is
 //! not its member: the next mount writes FORMER there, unless it was forced, when the disk may be
@@ -23,7 +23,7 @@
 
 use crate::{
     admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Order, Selection, Work},
-    catalog::on_disks,
+    catalog::{attributes, on_disks},
     disk::{
         headers::{header_of, write_header},
         identify::ProbeResult,
@@ -62,6 +62,7 @@ type Result<T> = std::result::Result<T, AdminError>;
 struct Leaver {
     member: Arc<Member>,
     force: bool,
+    reclaim: bool,
 }
 
 impl Movement {
@@ -234,12 +235,14 @@ impl Movement {
     /// The disks that an exchange names. Those that come are claimed.
     async fn look_at(&self, exchange: &Exchange) -> Result<(Vec<Taken>, Vec<Leaver>)> {
         let mut leaving = BTreeMap::new();
-        for Departure { which, force } in &exchange.drop {
-            leaving.extend(
-                self.select(which)?
-                    .into_iter()
-                    .map(|member| (member.number, Leaver { member, force: *force })),
-            );
+        for Departure { which, force, reclaim } in &exchange.drop {
+            for member in self.select(which)? {
+                if *reclaim {
+                    self.check_can_discard(&member)?;
+                }
+                let leaver = Leaver { member, force: *force, reclaim: *reclaim };
+                leaving.insert(leaver.member.number, leaver);
+            }
         }
         let taken =
             if exchange.add.is_empty() { Vec::new() } else { self.find_new(&exchange.add).await? };
@@ -262,6 +265,8 @@ impl Movement {
             Ok(any)
         };
         self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
+        let kept = self.members.values().filter(|member| staying.contains(&member.number));
+        self.note_reclaims(kept.map(|member| (&**member, false))).await?;
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
         self.sweep_disks(staying);
         self.rebuild_catalog().await;
@@ -376,6 +381,8 @@ impl Movement {
             self.voters.enlist(new).await.map_err(failed)?;
         }
         if !leaving.is_empty() {
+            let wishes = leaving.iter().map(|leaver| (&*leaver.member, leaver.reclaim));
+            self.note_reclaims(wishes).await?;
             let leave = |next: &mut Membership| {
                 for Leaver { member, .. } in leaving {
                     if let Some(disk) = find(next, member.number) {
@@ -501,8 +508,10 @@ impl Movement {
         self.store.free_struck();
         self.space().remove_disk(number);
         drop(in_hand);
+        let reclaims = self.is_to_reclaim(&member).await?;
         let stale = Arc::clone(&self.stale);
         let forget = move |connection: &rusqlite::Connection| {
+            attributes::store_reclaim_at_drop(connection, number, None)?;
             stale::replace(connection, number, &stale::Runs::default())?;
             stale.lock().remove(&number);
             Ok(())
@@ -514,8 +523,15 @@ impl Movement {
             Some(disk) => self.retire(&member, &*disk).await,
             None => Err("it is not attached".to_owned()),
         };
-        member.release();
+        let gives_back = reclaims && retired.is_ok();
+        if !gives_back {
+            member.release();
+        }
         let text = match retired {
+            Ok(()) if gives_back => format!(
+                "disk {} ({path}) is dropped: its header says FORMER, and its space goes back to the device. Do not remove it yet",
+                member.name()
+            ),
             Ok(()) => {
                 format!(
                     "disk {} ({path}) is dropped: its header says FORMER, and it can be removed",
@@ -528,6 +544,9 @@ impl Movement {
             ),
         };
         self.tell(Severity::Note, Some(number), text);
+        if gives_back {
+            self.give_back(member);
+        }
         Ok(true)
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod absent;
 pub(crate) mod convert;
 pub(crate) mod disks;
+mod dropped_space;
 pub(crate) mod explain;
 pub(crate) mod goals;
 pub(crate) mod label;

@@ -189,7 +189,7 @@ impl Movement {
         let names: Vec<String> =
             overdue.iter().map(|(member, _)| member.name().to_string()).collect();
         let disks = names.join(", ");
-        let drop = vec![Departure { which: Selection::Disks(names), force: true }];
+        let drop = vec![Departure { which: Selection::Disks(names), force: true, reclaim: false }];
         let waited = format!("disk {disks} was offline for longer than the repair time");
         let text =
             match self.exchange_in_turn(&Exchange { add: Vec::new(), drop }, None.into()).await {

@@ -220,7 +220,11 @@ fn a_mirror_with_a_disputed_block_does_not_move() {
     let (liar, ..) = court.places[1];
     let name = format!("DATA_{liar:04}");
     let drop = |force| Exchange {
-        drop: vec![crate::admin::Departure { which: Selection::Disks(vec![name.clone()]), force }],
+        drop: vec![crate::admin::Departure {
+            which: Selection::Disks(vec![name.clone()]),
+            force,
+            reclaim: false,
+        }],
         ..Exchange::default()
     };
     block_on(court.lab.group().exchange(drop(false), Some(4))).expect("it begins");

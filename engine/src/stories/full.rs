@@ -30,22 +30,22 @@ impl Lab {
 #[test]
 fn everything_waits_while_the_only_disk_has_no_room() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A"]);
-    let node = lab.create_file("old");
+    let [node, grows] = ["old", "grows"].map(|name| lab.create_file(name));
     lab.write(node, 0, &pattern(1, 3_000_000));
     lab.sync(node);
     lab.fill_pools(&[0]);
     std::thread::scope(|scope| {
         let _healed = Healed(&lab);
+        scope.spawn(|| block_on(lab.group().voters.restamp(false)));
         let writes = [
             scope.spawn(|| lab.write(node, 1_000_000, &pattern(2, 100_000))),
-            scope.spawn(|| lab.write(node, 3_000_000, &pattern(3, 3_000_000))),
+            scope.spawn(|| lab.write(grows, 0, &pattern(3, 3_000_000))),
             scope.spawn(|| lab.sync(lab.create_file("new"))),
         ];
         lab.wait_for("the alarm", || lab.alarmed_of("disk DATA_0000"));
         // Longer than the disk timeout: by then a disk that could be spared would be OFFLINE.
         let patience = lab.member(0).room.patience();
         block_on(lab.world.sleep(patience * 2));
-        block_on(lab.group().voters.restamp(false));
         assert!(!writes.iter().any(std::thread::ScopedJoinHandle::is_finished));
         assert_eq!(lab.state(0), DiskState::Online);
         assert_eq!(lab.rows("SELECT state FROM v$asm_disk"), [["FULL"]]);
@@ -54,7 +54,7 @@ fn everything_waits_while_the_only_disk_has_no_room() {
         writes.into_iter().for_each(|write| write.join().expect("it goes on"));
     });
     assert_eq!(lab.read(node, 1_000_000, 100_000), pattern(2, 100_000));
-    assert_eq!(lab.read(node, 3_000_000, 3_000_000), pattern(3, 3_000_000));
+    assert_eq!(lab.read(grows, 0, 3_000_000), pattern(3, 3_000_000));
     lab.wait_for("the end to be told", || lab.told("writes find room again"));
     lab.check();
 }

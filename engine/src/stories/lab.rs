@@ -4,7 +4,7 @@ use super::*;
 
 /// Turns a catalog into one as the first version of the engine made it.
 pub(super) const FIRST_VERSION: &str = "DROP TABLE reply; DROP TABLE template; DROP TABLE access_user; DROP TABLE access_group;
-    DROP TABLE access_member; DROP TABLE volume; ALTER TABLE file DROP COLUMN said; ALTER TABLE file DROP COLUMN fine;
+    DROP TABLE access_member; DROP TABLE volume; ALTER TABLE file DROP COLUMN said; ALTER TABLE file DROP COLUMN fine; ALTER TABLE file DROP COLUMN preformatted;
     ALTER TABLE entry DROP COLUMN system; ALTER TABLE extent DROP COLUMN mirrors;
     UPDATE file SET type = NULL; PRAGMA user_version = 1;";
 

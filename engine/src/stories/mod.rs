@@ -28,6 +28,7 @@ mod moves;
 mod names;
 mod own_metadata;
 mod partial_blocks;
+mod preformat;
 mod reads;
 mod reclaims;
 mod reminders;

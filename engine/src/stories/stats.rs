@@ -221,7 +221,7 @@ fn data_within_the_safe_capacity_survives_the_loss_of_any_failure_group() {
             lab.wait_for("its disks to be offline", || {
                 gone.iter().all(|disk| lab.state(*disk) == DiskState::Offline)
             });
-            let drop = crate::admin::Departure { which: selection, force: true };
+            let drop = crate::admin::Departure { which: selection, force: true, reclaim: false };
             let exchange = crate::admin::Exchange { add: Vec::new(), drop: vec![drop] };
             block_on(lab.group().exchange(exchange, Some(8))).unwrap_or_else(|error| {
                 panic!("{sizes:?}, {name} lost, {} MiB: {error}", promised[0] >> 20)

@@ -9,7 +9,7 @@ use crate::{
 
 impl Lab {
     fn add_template(&self, name: &str, mirrors: Option<u8>, fine: Option<bool>) {
-        let template = Template { name: name.to_owned(), mirrors, fine };
+        let template = Template { name: name.to_owned(), mirrors, fine, preformatted: None };
         block_on(self.session().order(NameOrder::AddTemplates(vec![template]), ROOT_CALLER))
             .expect("it is added");
     }

@@ -93,6 +93,9 @@ struct Template {
     name: String,
     redundancy: String,
     stripe: String,
+    /// Empty: from a backup of a version without it, when all were SPARSE.
+    #[serde(default)]
+    allocation: String,
     system: bool,
 }
 
@@ -191,14 +194,15 @@ fn describe(context: &Context, name: &str) -> Result<Group> {
         }
     }
     let templates = format!(
-        "SELECT name, redundancy, stripe, system FROM v$asm_template WHERE group_number = {number} ORDER BY entry_number"
+        "SELECT name, redundancy, stripe, allocation, system FROM v$asm_template WHERE group_number = {number} ORDER BY entry_number"
     );
     for row in optional(context, &templates)?.rows {
-        if let [name, redundancy, stripe, system] = &texts(&row)[..] {
+        if let [name, redundancy, stripe, allocation, system] = &texts(&row)[..] {
             let redundancy =
                 if redundancy == "UNPROT" { "UNPROTECTED".to_owned() } else { redundancy.clone() };
             let (name, stripe) = (name.clone(), stripe.clone());
-            group.templates.push(Template { name, redundancy, stripe, system: system == "Y" });
+            let (allocation, system) = (allocation.clone(), system == "Y");
+            group.templates.push(Template { name, redundancy, stripe, allocation, system });
         }
     }
     let users = format!(
@@ -433,9 +437,11 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
     for template in &group.templates {
         let is_there = template.system || present.templates.contains(&template.name);
         let verb = if is_there { "MODIFY" } else { "ADD" };
-        let (redundancy, stripe) = (word(&template.redundancy)?, word(&template.stripe)?);
+        let properties = [&template.redundancy, &template.stripe, &template.allocation];
+        let properties = properties.into_iter().filter(|property| !property.is_empty());
+        let properties = properties.map(|property| word(property)).collect::<Result<Vec<_>>>()?;
         let name = templates::template_name(&template.name)?;
-        steps.push(alter(format!("{verb} TEMPLATE {name} ATTRIBUTES ({redundancy} {stripe})")));
+        steps.push(alter(format!("{verb} TEMPLATE {name} ATTRIBUTES ({})", properties.join(" "))));
     }
     let top = AsmPath { group: Some(name.clone()), parts: Vec::new() };
     let owner = |path: &String| group.owners.iter().find(|owner| owner.directory == *path).cloned();
@@ -641,6 +647,7 @@ mod tests {
                 name: "T".into(),
                 redundancy: "HIGH".into(),
                 stripe: "FINE".into(),
+                allocation: "PREFORMATTED".into(),
                 system: false,
             }],
             directories: vec!["a/b".into()],
@@ -663,7 +670,7 @@ mod tests {
             plan(&group, "DATA", present).unwrap_or_default().iter().map(Step::statement).collect()
         };
         let rest = [
-            "ALTER DISKGROUP DATA ADD TEMPLATE T ATTRIBUTES (HIGH FINE)",
+            "ALTER DISKGROUP DATA ADD TEMPLATE T ATTRIBUTES (HIGH FINE PREFORMATTED)",
             "ALTER DISKGROUP DATA ADD DIRECTORY '+DATA/a/b'",
             "ALTER DISKGROUP DATA ADD VOLUME V1 SIZE 64M HIGH STRIPE_WIDTH 128K STRIPE_COLUMNS 4",
             "ALTER DISKGROUP DATA MODIFY VOLUME V1 MOUNTPATH '/m' USAGE 'it''s'",
@@ -699,7 +706,7 @@ mod tests {
         assert_eq!(
             text(Some(&present)).get(1..).unwrap_or_default(),
             [
-                "ALTER DISKGROUP DATA MODIFY TEMPLATE T ATTRIBUTES (HIGH FINE)",
+                "ALTER DISKGROUP DATA MODIFY TEMPLATE T ATTRIBUTES (HIGH FINE PREFORMATTED)",
                 "ALTER DISKGROUP DATA ADD DIRECTORY '+DATA/a/b'",
                 "ALTER DISKGROUP DATA ADD ALIAS '+DATA/a/x' FOR '+DATA/f.1.3'",
             ]

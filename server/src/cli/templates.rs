@@ -1,4 +1,5 @@
-//! `lstmpl`, `mktmpl`, `chtmpl`, `rmtmpl`: templates, the redundancy and striping of new files.
+//! `lstmpl`, `mktmpl`, `chtmpl`, `rmtmpl`: templates, the redundancy, striping and allocation of
+//! new files.
 
 use super::{
     Result,
@@ -27,7 +28,8 @@ impl Run for Lstmpl {
     fn run(&self, context: &mut Context) -> Result<()> {
         let columns = if self.l {
             "g.name AS Group_Name, t.group_number AS Group_Num, t.name AS Name, t.stripe AS Stripe, t.system AS Sys,
-                t.redundancy AS Redund, t.primary_region AS PriReg, t.mirror_region AS MirrReg"
+                t.redundancy AS Redund, t.primary_region AS PriReg, t.mirror_region AS MirrReg,
+                t.allocation AS Allocation"
         } else {
             "t.name AS Name"
         };
@@ -55,6 +57,13 @@ const CELLS: Cells = Cells { empty: &[], phrases: &["Name"] };
 enum Striping {
     Coarse,
     Fine,
+}
+
+/// When the device gives a file its space.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Allocation {
+    Sparse,
+    Preformatted,
 }
 
 /// How many mirrors.
@@ -91,6 +100,9 @@ struct Template {
     striping: Option<Striping>,
     #[arg(long, value_name = "REDUNDANCY")]
     redundancy: Option<Redundancy>,
+    /// When thin devices give a file its space: as data is written, or at once, with zeros in it.
+    #[arg(long, value_name = "ALLOCATION")]
+    allocation: Option<Allocation>,
     /// Where primary extents go.
     #[arg(long, value_name = "REGION")]
     primary: Option<Region>,
@@ -108,6 +120,10 @@ impl Template {
             Striping::Coarse => "COARSE",
             Striping::Fine => "FINE",
         }));
+        words.extend(self.allocation.map(|allocation| match allocation {
+            Allocation::Sparse => "SPARSE",
+            Allocation::Preformatted => "PREFORMATTED",
+        }));
         words.extend(self.primary.map(|region| match region {
             Region::Hot => "HOT",
             Region::Cold => "COLD",
@@ -119,8 +135,8 @@ impl Template {
         words
     }
 
-    /// The statement. Attributes that are not given are the defaults: the group's redundancy, and
-    /// COARSE.
+    /// The statement. Attributes that are not given are the defaults: the group's redundancy,
+    /// COARSE and SPARSE.
     fn statement(&self, verb: &str) -> Result<String> {
         let group = group_name(&self.group)?;
         let name = template_name(&self.template)?;
@@ -170,8 +186,9 @@ pub(super) struct Chtmpl {
 impl Run for Chtmpl {
     fn run(&self, context: &mut Context) -> Result<()> {
         if self.template.attributes().is_empty() {
-            return Err(SqlError::new(state::SYNTAX, "nothing to change")
-                .hint("--striping, --redundancy, --primary or --secondary say what"));
+            return Err(SqlError::new(state::SYNTAX, "nothing to change").hint(
+                "--striping, --redundancy, --allocation, --primary or --secondary say what",
+            ));
         }
         context.statement(&self.template.statement("MODIFY")?)
     }

@@ -9,7 +9,7 @@
 //! </dg>
 //!
 //! <chdg name="data" power="3">
-//!   <drop> <fg name="fg1"/> <dsk name="data_0001" force="true"/> </drop>
+//!   <drop> <fg name="fg1" reclaim="true"/> <dsk name="data_0001" force="true"/> </drop>
 //!   <add> <fg name="fg2"> <dsk string="/dev/disk5"/> </fg> </add>
 //!   <resize> <dsk name="d1" size="5G"/> </resize>
 //!   <replace> <dsk name="d2" string="/dev/disk6"/> </replace>
@@ -73,10 +73,15 @@ fn wanted<'a>(node: Node<'a, '_>, name: &str) -> Result<&'a str> {
 }
 
 fn force(node: Node<'_, '_>) -> Result<&'static str> {
-    match node.attribute("force").map(str::to_lowercase).as_deref() {
+    flag(node, "force", " FORCE")
+}
+
+/// The clause of an attribute that is true or false, or nothing.
+fn flag(node: Node<'_, '_>, name: &str, clause: &'static str) -> Result<&'static str> {
+    match node.attribute(name).map(str::to_lowercase).as_deref() {
         None | Some("false") => Ok(""),
-        Some("true") => Ok(" FORCE"),
-        Some(_) => Err(wrong(node, "force is true or false")),
+        Some("true") => Ok(clause),
+        Some(_) => Err(wrong(node, &format!("{name} is true or false"))),
     }
 }
 
@@ -191,13 +196,14 @@ pub(super) fn change(text: &str) -> Result<Vec<String>> {
     for node in named(&parts, "drop") {
         only(node, &[])?;
         for gone in elements(node, &["fg", "dsk"])? {
-            only(gone, &["name", "force"])?;
+            only(gone, &["name", "force", "reclaim"])?;
             let name = wanted(gone, "name")?;
             let which = match gone.tag_name().name() {
                 "fg" => format!("DISKS IN FAILGROUP {}", checked_name(name, "a failure group")?),
                 _ => format!("DISK {}", checked_name(name, "a disk")?),
             };
-            exchange.push_str(&format!(" DROP {which}{}", force(gone)?));
+            let reclaim = flag(gone, "reclaim", " RECLAIM")?;
+            exchange.push_str(&format!(" DROP {which}{}{reclaim}", force(gone)?));
         }
     }
     let rebalance = if power.is_empty() { String::new() } else { format!(" REBALANCE{power}") };
@@ -269,12 +275,12 @@ mod tests {
 
     #[test]
     fn a_change_becomes_statements() {
-        let text = r#"<chdg name="data" power="3"><drop><fg name="fg1"/><dsk name="data_0001" force="true"/></drop>
+        let text = r#"<chdg name="data" power="3"><drop><fg name="fg1" reclaim="true"/><dsk name="data_0001" force="true"/></drop>
             <add><fg name="fg2"><dsk string="/dev/5"/></fg><dsk string="/dev/6"/></add></chdg>"#;
         assert_eq!(
             change(text).unwrap_or_default(),
             ["ALTER DISKGROUP DATA ADD FAILGROUP FG2 DISK '/dev/5' ADD DISK '/dev/6' \
-              DROP DISKS IN FAILGROUP FG1 DROP DISK DATA_0001 FORCE REBALANCE POWER 3"]
+              DROP DISKS IN FAILGROUP FG1 RECLAIM DROP DISK DATA_0001 FORCE REBALANCE POWER 3"]
         );
         let text = r#"<chdg name="data"><a name="n" value="v"/><resize size="5G"/><undrop/>
             <replace><dsk name="d2" string="/dev/6"/></replace></chdg>"#;

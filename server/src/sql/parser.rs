@@ -676,7 +676,8 @@ impl Parser<'_> {
         Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait).places(places)))
     }
 
-    /// `[QUORUM|REGULAR] DISK a [FORCE], b` or `DISKS IN [QUORUM|REGULAR] FAILGROUP f [FORCE], g`
+    /// `[QUORUM|REGULAR] DISK a [FORCE|RECLAIM], b` or `DISKS IN [QUORUM|REGULAR] FAILGROUP f
+    /// [FORCE|RECLAIM], g`
     fn drop_disks(&mut self, drop: &mut Vec<Departure>) -> Result<()> {
         let groups = self.names_groups("DISK or DISKS IN FAILGROUP")?;
         loop {
@@ -688,7 +689,13 @@ impl Parser<'_> {
             let names = vec![name.value];
             let which =
                 if groups { Selection::FailureGroups(names) } else { Selection::Disks(names) };
-            drop.push(Departure { which, force: self.force() });
+            let (force, at) = (self.force(), self.here());
+            let reclaim = self.take("RECLAIM");
+            if force && reclaim {
+                let text = "RECLAIM is not for disks that are dropped with FORCE: they may be all that is left of something";
+                return Err(SqlError::syntax(at, text));
+            }
+            drop.push(Departure { which, force, reclaim });
             let is_clause =
                 |word: &str| ["ADD", "DROP", "DISK", "DISKS", "QUORUM", "REGULAR"].contains(&word);
             let goes_on = |kind: &Kind| match kind {

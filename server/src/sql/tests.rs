@@ -7,8 +7,9 @@ use super::{
     tokens::Text,
 };
 use plinth_engine::admin::{
-    AccessChange, Command, Conversion, LabelPermission, Order, Permission, Phases, Principal,
-    ReclaimMethod, Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection, VolumeChange, Work,
+    AccessChange, Command, Conversion, Exchange, LabelPermission, Order, Permission, Phases,
+    Principal, ReclaimMethod, Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection,
+    VolumeChange, Work,
 };
 use plinth_format::Redundancy;
 
@@ -204,6 +205,14 @@ fn disks_that_come_and_go() {
         assert_eq!((power, wait), (Some(5), Some(true)));
     }
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a").1, [gone("A", false)]);
+    let Command::Exchange { exchange: Exchange { drop, .. }, .. } = command(
+        "ALTER DISKGROUP d DROP DISK a RECLAIM, b NOFORCE RECLAIM, c DISKS IN FAILGROUP f RECLAIM",
+    ) else {
+        panic!("disks go")
+    };
+    assert!(drop.iter().map(|one| one.reclaim).eq([true, true, false, true]), "{drop:?}");
+    let refused = parse("ALTER DISKGROUP d DROP DISK a FORCE RECLAIM").expect_err("it is lost");
+    assert_eq!(refused.at, Some("ALTER DISKGROUP d DROP DISK a FORCE ".len()), "{refused}");
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a ADD DISK '/b'").0, [disk("/b", None)]);
     assert!(matches!(
         alter("ALTER DISKGROUP ALL UNDROP DISKS"),

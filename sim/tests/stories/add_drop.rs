@@ -14,9 +14,11 @@ impl Lab {
             size: None,
             force: false,
         };
-        let drop = drop
-            .iter()
-            .map(|name| Departure { which: Selection::Disks(vec![(*name).to_owned()]), force });
+        let drop = drop.iter().map(|name| Departure {
+            which: Selection::Disks(vec![(*name).to_owned()]),
+            force,
+            reclaim: false,
+        });
         Exchange { add: add.iter().map(new).collect(), drop: drop.collect() }
     }
 

@@ -524,6 +524,12 @@ pub(super) const VIEWS: &[View] = &[
             column("primary_region", Text, Sql("'COLD'"), "`COLD`"),
             column("mirror_region", Text, Sql("'COLD'"), "`COLD`"),
             column("con_id", Integer, Sql("0"), "0"),
+            column(
+                "allocation",
+                Text,
+                Sql("iif(t.preformatted, 'PREFORMATTED', 'SPARSE')"),
+                "*ours*: `SPARSE`: the device gives blocks when data is written; `PREFORMATTED`: zeros are written when a file gets space",
+            ),
         ],
     },
     // Operations in progress, and with them those that have ended meanwhile. Scripts wait until

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// The columns that make [`Attributes`].
 const COLUMNS: &str = "number, generation, kind, mode, links, uid, gid, rdev, size, blocks, accessed, modified, \
-                       changed, created, type, mirrors, fine";
+                       changed, created, type, mirrors, fine, preformatted";
 /// Regular files that have a name and are no volumes.
 const OWNED: &str = "kind = 32768 AND links > 0 AND coalesce(type, '') <> 'ASMVOL'";
 
@@ -36,6 +36,7 @@ fn attributes_of(row: &Row<'_>) -> Result<Attributes> {
         file_type: row.get::<_, Option<String>>(14)?.and_then(|word| FileType::of_word(&word)),
         mirrors: row.get(15)?,
         fine: row.get(16)?,
+        preformatted: row.get(17)?,
     })
 }
 
@@ -113,8 +114,8 @@ pub(crate) fn insert(
     has_given_type: bool,
 ) -> Result<()> {
     let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, rdev, size, durable_size, \
-               accessed, modified, changed, created, target, type, said, mirrors, fine) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?10, ?10, ?10, ?11, ?12, ?13, ?14, ?15)";
+               accessed, modified, changed, created, target, type, said, mirrors, fine, preformatted) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?10, ?10, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
     connection.prepare_cached(sql)?.execute(params![
         new.node.cast_signed(),
         new.generation.cast_signed(),
@@ -131,6 +132,7 @@ pub(crate) fn insert(
         has_given_type,
         new.mirrors,
         new.fine,
+        new.preformatted,
     ])?;
     Ok(())
 }

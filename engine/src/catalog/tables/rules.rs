@@ -84,7 +84,7 @@ const RULES: [Rule; 13] = [
         broken: "files {0} and {1} share one slot",
     },
     Rule {
-        sql: "SELECT number, mirrors FROM template WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) OR system NOT IN (0, 1)",
+        sql: "SELECT number, mirrors FROM template WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) OR system NOT IN (0, 1) OR preformatted NOT IN (0, 1)",
         broken: "template number {0} asks for what no file can have, {1} mirrors or something else",
     },
     Rule {
@@ -92,8 +92,8 @@ const RULES: [Rule; 13] = [
         broken: "the system has {0} templates, and {1} types of files",
     },
     Rule {
-        sql: "SELECT number, mirrors FROM file WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) \
-         OR (kind <> 32768 AND (mirrors <> 0 OR fine <> 0 OR type IS NOT NULL))",
+        sql: "SELECT number, mirrors FROM file WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) OR preformatted NOT IN (0, 1) \
+         OR (kind <> 32768 AND (mirrors <> 0 OR fine <> 0 OR preformatted <> 0 OR type IS NOT NULL))",
         broken: "file {0} is said to have {1} mirrors, or a type or stripes that it cannot have",
     },
     Rule {

@@ -9,15 +9,21 @@ pub(crate) struct TemplateRow {
     /// 0: as the group.
     pub mirrors: u8,
     pub fine: bool,
+    pub preformatted: bool,
     pub system: bool,
 }
 
 /// A template, by its name in upper case.
 pub(crate) fn find(connection: &Connection, name: &str) -> Result<Option<TemplateRow>> {
     connection
-        .prepare_cached("SELECT mirrors, fine, system FROM template WHERE name = ?1")?
+        .prepare_cached("SELECT mirrors, fine, preformatted, system FROM template WHERE name = ?1")?
         .query_row([name], |row| {
-            Ok(TemplateRow { mirrors: row.get(0)?, fine: row.get(1)?, system: row.get(2)? })
+            Ok(TemplateRow {
+                mirrors: row.get(0)?,
+                fine: row.get(1)?,
+                preformatted: row.get(2)?,
+                system: row.get(3)?,
+            })
         })
         .optional()
 }
@@ -28,21 +34,33 @@ pub(crate) fn exists(connection: &Connection, name: &str) -> Result<bool> {
 }
 
 /// Adds a template that is not the system's, with the next number.
-pub(crate) fn insert(connection: &Connection, name: &str, mirrors: u8, fine: bool) -> Result<()> {
+pub(crate) fn insert(
+    connection: &Connection,
+    name: &str,
+    mirrors: u8,
+    (fine, preformatted): (bool, bool),
+) -> Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO template (name, number, mirrors, fine) \
-             VALUES (?1, (SELECT max(number) + 1 FROM template), ?2, ?3)",
+            "INSERT INTO template (name, number, mirrors, fine, preformatted) \
+             VALUES (?1, (SELECT max(number) + 1 FROM template), ?2, ?3, ?4)",
         )?
-        .execute(params![name, mirrors, fine])?;
+        .execute(params![name, mirrors, fine, preformatted])?;
     Ok(())
 }
 
 /// Changes the properties of a template.
-pub(crate) fn update(connection: &Connection, name: &str, mirrors: u8, fine: bool) -> Result<()> {
+pub(crate) fn update(
+    connection: &Connection,
+    name: &str,
+    mirrors: u8,
+    (fine, preformatted): (bool, bool),
+) -> Result<()> {
     connection
-        .prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?
-        .execute(params![name, mirrors, fine])?;
+        .prepare_cached(
+            "UPDATE template SET mirrors = ?2, fine = ?3, preformatted = ?4 WHERE name = ?1",
+        )?
+        .execute(params![name, mirrors, fine, preformatted])?;
     Ok(())
 }
 

@@ -243,7 +243,7 @@ fn templates() {
         "one for each type"
     );
     let template = |name: &str, mirrors: Option<u8>| {
-        vec![Template { name: name.to_owned(), mirrors, fine: None }]
+        vec![Template { name: name.to_owned(), mirrors, fine: None, preformatted: None }]
     };
     fixture.order(NameOrder::AddTemplates(template("FAST", Some(2))));
     fixture.order(NameOrder::ModifyTemplates(template("DATAFILE", None)));

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   {ADD | MODIFY | ALTER} TEMPLATE
-//!       t ATTRIBUTE[S] ( [UNPROTECTED | MIRROR | HIGH] [COARSE | FINE] ) [, t ATTRIBUTE[S] (...)]
+//!       t ATTRIBUTE[S] ( [UNPROTECTED | MIRROR | HIGH] [COARSE | FINE]
+//!       [SPARSE | PREFORMATTED] ) [, t ATTRIBUTE[S] (...)]
 //!   DROP TEMPLATE t [, t]
 //!   ADD DIRECTORY 'd' [, 'd']
 //!   DROP DIRECTORY 'd' [FORCE | NOFORCE] [, ...]
@@ -102,8 +103,12 @@ impl Parser<'_> {
     }
 
     fn template(&mut self, places: &mut Places) -> Result<Template> {
-        let mut template =
-            Template { name: self.template_name(places)?, mirrors: None, fine: None };
+        let mut template = Template {
+            name: self.template_name(places)?,
+            mirrors: None,
+            fine: None,
+            preformatted: None,
+        };
         if !self.take("ATTRIBUTES") && !self.take("ATTRIBUTE") {
             return Err(self.expected("ATTRIBUTES"));
         }
@@ -114,18 +119,22 @@ impl Parser<'_> {
             let mirrors = [("UNPROTECTED", 1), ("MIRROR", 2), ("HIGH", 3)];
             let mirrors =
                 mirrors.into_iter().find(|(word, _)| self.is(word)).map(|(_, mirrors)| mirrors);
-            let stripes = [("COARSE", false), ("FINE", true)];
-            let fine = stripes.into_iter().find(|(word, _)| self.is(word)).map(|(_, fine)| fine);
+            let either = |no: &str, yes: &str| {
+                if self.is(yes) { Some(true) } else { self.is(no).then_some(false) }
+            };
+            let (fine, preformatted) = (either("COARSE", "FINE"), either("SPARSE", "PREFORMATTED"));
             if let (Some(mirrors), None) = (mirrors, template.mirrors) {
                 template.mirrors = Some(mirrors);
             } else if let (Some(fine), None) = (fine, template.fine) {
                 template.fine = Some(fine);
+            } else if let (Some(preformatted), None) = (preformatted, template.preformatted) {
+                template.preformatted = Some(preformatted);
             } else if let Some(refusal) = self.refused_attribute() {
                 return Err(refusal);
             } else if !(self.is("COLD") || self.is("MIRRORCOLD")) {
-                return Err(
-                    self.expected("UNPROTECTED, MIRROR or HIGH, COARSE or FINE, each once, or ')'")
-                );
+                return Err(self.expected(
+                    "UNPROTECTED, MIRROR or HIGH, COARSE or FINE, SPARSE or PREFORMATTED, each once, or ')'",
+                ));
             }
             self.next += 1;
         }
@@ -175,8 +184,12 @@ mod tests {
     fn statements_on_names_say_all_they_can_say() {
         let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let pair = |one: &str, other: &str| vec![(one.to_owned(), other.to_owned())];
-        let template =
-            |name: &str, mirrors, fine| Template { name: name.to_owned(), mirrors, fine };
+        let template = |name: &str, mirrors, fine, preformatted| Template {
+            name: name.to_owned(),
+            mirrors,
+            fine,
+            preformatted,
+        };
         let cases = [
             (
                 "add directory '+DATA/a', '+DATA/a/b'",
@@ -210,19 +223,27 @@ mod tests {
             (
                 "ADD TEMPLATE t ATTRIBUTES (MIRROR FINE), u ATTRIBUTE ()",
                 NameOrder::AddTemplates(vec![
-                    template("T", Some(2), Some(true)),
-                    template("U", None, None),
+                    template("T", Some(2), Some(true), None),
+                    template("U", None, None, None),
                 ]),
             ),
             (
                 "MODIFY TEMPLATE datafile ATTRIBUTES (COARSE HIGH COLD MIRRORCOLD)",
-                NameOrder::ModifyTemplates(vec![template("DATAFILE", Some(3), Some(false))]),
+                NameOrder::ModifyTemplates(vec![template("DATAFILE", Some(3), Some(false), None)]),
+            ),
+            (
+                "ADD TEMPLATE t ATTRIBUTES (PREFORMATTED), u ATTRIBUTES (sparse fine)",
+                NameOrder::AddTemplates(vec![
+                    template("T", None, None, Some(true)),
+                    template("U", None, Some(true), Some(false)),
+                ]),
             ),
             (
                 "alter template \"incr xtransport backupset\" attributes (unprotected)",
                 NameOrder::ModifyTemplates(vec![template(
                     "INCR XTRANSPORT BACKUPSET",
                     Some(1),
+                    None,
                     None,
                 )]),
             ),
@@ -241,6 +262,7 @@ mod tests {
             ("ADD TEMPLATE t ATTRIBUTES (MIRROR <HIGH)", "each once"),
             ("ADD TEMPLATE t ATTRIBUTES (<PARITY)", "FLEX"),
             ("ADD TEMPLATE t ATTRIBUTES (<HOT)", "hotter"),
+            ("ADD TEMPLATE t ATTRIBUTES (SPARSE <PREFORMATTED)", "each once"),
             ("ADD TEMPLATE t ATTRIBUTES (FINE<", "or ')'"),
             ("DROP DIRECTORY <d", "in single quotes"),
             ("ADD ALIAS '+DATA/a' <TO '+DATA/b'", "expected FOR"),
