@@ -956,7 +956,7 @@ mod tests {
             let mut space = space(units);
             let total = space.total(DISK);
             let used: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
-            let is_kept = |au: &Au| au.0 % 31 == 0 || (60..70).contains(&au.0);
+            let is_kept = |au: &Au| au.0.is_multiple_of(31) || (60..70).contains(&au.0);
             used.iter().filter(|au| !is_kept(au)).for_each(|au| space.cancel(DISK, *au));
             let kept = u32::try_from(used.iter().filter(|au| is_kept(au)).count()).expect("few");
             let (mut from, mut taken, mut given_back) = (Au(0), BTreeSet::new(), 0);
