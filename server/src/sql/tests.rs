@@ -464,7 +464,7 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d CHECK DISK <'/x'", "cannot be the name of a disk"),
         ("ALTER DISKGROUP d CHECK FILE <f", "the name of a file in single quotes"),
         ("ALTER DISKGROUP d CHECK FILE 'f' <'g'", "expected the end"),
-        ("ALTER DISKGROUP d RECLAIM POWER <0", "no power 0"),
+        ("ALTER DISKGROUP d RECLAIM <POWER 0", "no power 0"),
         ("ALTER DISKGROUP d RECLAIM <ALL", "expected DISK, DISCARD"),
         ("ALTER DISKGROUP d RECLAIM STOP <WAIT", "expected the end"),
         ("ALTER DISKGROUP d SCRUB POWER <5", "expected AUTO, LOW, HIGH or MAX"),
