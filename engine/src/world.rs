@@ -16,7 +16,7 @@
 
 use crate::{
     completion::Completion,
-    disk::discard_limits::{DiscardLimits, NoDiscards},
+    discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::{
         buffer::{Buffer, Slice},

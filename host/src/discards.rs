@@ -12,7 +12,7 @@
 
 use super::disk::Medium;
 use plinth_engine::{
-    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards, ProvisioningMode},
+    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards, ProvisioningMode},
     world::Sectors,
 };
 use std::{

@@ -37,7 +37,7 @@ use super::{
 };
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
-    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
+    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     sync::buffer::Buffer,
     world::{Disk, Identity, Io, Sectors},
 };

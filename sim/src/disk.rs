@@ -14,7 +14,7 @@
 use crate::executor::{Core, ProcessId, Touch};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
-    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
+    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     testing::{Counts, Image, Numbers, failed, fits},
     world::{Disk, Identity, Io, Sectors},
 };

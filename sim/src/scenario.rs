@@ -31,7 +31,7 @@ use plinth_engine::{
         Survey,
     },
     api::{Caller, Changes, ConnectionId, NewFile, Node, ROOT},
-    disk::discard_limits::{DiscardLimits, DiscardMeans},
+    discard_limits::{DiscardLimits, DiscardMeans},
     error::FileError,
     event::Event,
     files::session::Session,

@@ -40,7 +40,8 @@ use crate::{
     },
     catalog::{attributes, tables},
     check::Upkeep,
-    disk::{discard_limits::REQUEST_MAX, member::Member},
+    discard_limits::REQUEST_MAX,
+    disk::member::Member,
     error::FileError,
     event::Severity,
     extent::{

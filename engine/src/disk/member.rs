@@ -19,9 +19,9 @@
 
 use crate::{
     completion::{Completion, Done, Expiry},
+    discard_limits::DiscardLimits,
     disk::{
         counters::{Counters, IoClass, IoClient},
-        discard_limits::DiscardLimits,
         disk_errors::Trouble,
         disk_io::{DiskIo, IoResult},
         full::{self, Room},

@@ -1,7 +1,6 @@
 //! One disk: its I/O and deadlines, counters and errors, discovery, and its header.
 
 pub(crate) mod counters;
-pub mod discard_limits;
 pub(crate) mod disk_errors;
 pub(crate) mod disk_io;
 pub(crate) mod full;

@@ -23,7 +23,7 @@
 
 use crate::{
     completion::{Completion, Done},
-    disk::discard_limits::{DiscardLimits, NoDiscards},
+    discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::lock::Mutex,
     world::{Disk, Found, Identity, Io, Sectors, Sign, Signs, Task, Timestamp, World},

@@ -58,9 +58,9 @@ use crate::space::AuState;
 use crate::{
     admin::ReclaimMethod,
     catalog::tables,
+    discard_limits::{DiscardLimits, REQUEST_MAX},
     disk::{
         counters::IoClient,
-        discard_limits::{DiscardLimits, REQUEST_MAX},
         disk_io::DiskIo,
         member::{Member, TICK_MS},
     },

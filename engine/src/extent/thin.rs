@@ -5,10 +5,8 @@
 //! that are in use and were discarded count as allocated: which those are only the catalog knows.
 
 use crate::{
-    disk::{
-        discard_limits::{DiscardLimits, NoDiscards},
-        member::Member,
-    },
+    discard_limits::{DiscardLimits, NoDiscards},
+    disk::member::Member,
     extent::data::Data,
 };
 use plinth_format::{DiskNumber, layout::PIECE_SIZE};

@@ -41,7 +41,7 @@ pub(crate) mod slots;
 pub(crate) mod stripes;
 
 use crate::{
-    disk::discard_limits::DiscardLimits,
+    discard_limits::DiscardLimits,
     planted::{self, Bug},
 };
 use plinth_format::{Au, DiskNumber, Layout};
@@ -853,7 +853,7 @@ fn place(au: Au) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{disk::discard_limits::DiscardMeans, testing::Numbers};
+    use crate::{discard_limits::DiscardMeans, testing::Numbers};
     use plinth_format::layout::MIB;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

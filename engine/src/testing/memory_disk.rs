@@ -4,7 +4,7 @@
 use super::{Image, Numbers, lock};
 use crate::{
     completion::{Completer, Completion, Done, completion},
-    disk::discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
+    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     world::{Disk, Identity, Io, Sectors},
 };
 use plinth_format::BLOCK_SIZE;

@@ -16,7 +16,7 @@ use super::super::Result;
 use plinth_engine::{
     admin::{AdminError, Code},
     completion::{Completion, Done},
-    disk::discard_limits::{DiscardLimits, NoDiscards},
+    discard_limits::{DiscardLimits, NoDiscards},
     group::offline::FoundDisk,
     world::{Disk, Identity, Io, Sectors, World},
 };
