@@ -25,7 +25,6 @@ pub mod api;
 pub mod catalog;
 pub mod check;
 pub mod completion;
-pub mod discard_limits;
 pub mod disk;
 pub mod error;
 pub mod event;

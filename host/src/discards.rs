@@ -11,9 +11,9 @@
 //! begins: where the partition begins on the disk is in it.
 
 use super::disk::Medium;
-use plinth_engine::{
+use plinth_engine::world::{
+    Sectors,
     discard_limits::{DiscardLimits, DiscardMeans, NoDiscards, ProvisioningMode},
-    world::Sectors,
 };
 use std::{
     fs::{self, File},

@@ -37,9 +37,11 @@ use super::{
 };
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
-    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     sync::buffer::Buffer,
-    world::{Disk, Identity, Io, Sectors},
+    world::{
+        Disk, Identity, Io, Sectors,
+        discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
+    },
 };
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};

@@ -14,9 +14,11 @@
 use crate::executor::{Core, ProcessId, Touch};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
-    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     testing::{Counts, Image, Numbers, failed, fits},
-    world::{Disk, Identity, Io, Sectors},
+    world::{
+        Disk, Identity, Io, Sectors,
+        discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
+    },
 };
 use plinth_format::{
     Au, BLOCK_SIZE,

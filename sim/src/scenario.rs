@@ -31,13 +31,15 @@ use plinth_engine::{
         Survey,
     },
     api::{Caller, Changes, ConnectionId, NewFile, Node, ROOT},
-    discard_limits::{DiscardLimits, DiscardMeans},
     error::FileError,
     event::Event,
     files::session::Session,
     group::Group,
     testing::{Image, Numbers, new_group},
-    world::{Sectors, World as _},
+    world::{
+        Sectors, World as _,
+        discard_limits::{DiscardLimits, DiscardMeans},
+    },
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use plinth_workload::lock;

@@ -40,7 +40,6 @@ use crate::{
     },
     catalog::{attributes, tables},
     check::Upkeep,
-    discard_limits::REQUEST_MAX,
     disk::member::Member,
     error::FileError,
     event::Severity,
@@ -55,6 +54,7 @@ use crate::{
         bits::Bits,
         lock::{Mutex, MutexGuard},
     },
+    world::discard_limits::REQUEST_MAX,
 };
 use futures::future;
 use plinth_format::{Au, DiskNumber, Piece, layout::PIECE_SIZE};

@@ -19,7 +19,6 @@
 
 use crate::{
     completion::{Completion, Done, Expiry},
-    discard_limits::DiscardLimits,
     disk::{
         counters::{Counters, IoClass, IoClient},
         disk_errors::Trouble,
@@ -37,7 +36,7 @@ use crate::{
         buffer::{Buffer, Slice},
         lock::{AsyncMutex, AsyncMutexGuard, Mutex},
     },
-    world::{Disk, Io, Task, World},
+    world::{Disk, Io, Task, World, discard_limits::DiscardLimits},
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;

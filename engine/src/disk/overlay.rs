@@ -23,10 +23,12 @@
 
 use crate::{
     completion::{Completion, Done},
-    discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::lock::Mutex,
-    world::{Disk, Found, Identity, Io, Sectors, Sign, Signs, Task, Timestamp, World},
+    world::{
+        Disk, Found, Identity, Io, Sectors, Sign, Signs, Task, Timestamp, World,
+        discard_limits::{DiscardLimits, NoDiscards},
+    },
 };
 use futures::StreamExt;
 use std::{

@@ -58,7 +58,6 @@ use crate::space::AuState;
 use crate::{
     admin::ReclaimMethod,
     catalog::tables,
-    discard_limits::{DiscardLimits, REQUEST_MAX},
     disk::{
         counters::IoClient,
         disk_io::DiskIo,
@@ -76,7 +75,10 @@ use crate::{
     reached::{self, Mark},
     space::extent_id::ExtentId,
     sync::bits::Bits,
-    world::Task,
+    world::{
+        Task,
+        discard_limits::{DiscardLimits, REQUEST_MAX},
+    },
 };
 use futures::{
     StreamExt,

@@ -5,9 +5,9 @@
 //! that are in use and were discarded count as allocated: which those are only the catalog knows.
 
 use crate::{
-    discard_limits::{DiscardLimits, NoDiscards},
     disk::member::Member,
     extent::data::Data,
+    world::discard_limits::{DiscardLimits, NoDiscards},
 };
 use plinth_format::{DiskNumber, layout::PIECE_SIZE};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -41,8 +41,8 @@ pub(crate) mod slots;
 pub(crate) mod stripes;
 
 use crate::{
-    discard_limits::DiscardLimits,
     planted::{self, Bug},
+    world::discard_limits::DiscardLimits,
 };
 use plinth_format::{Au, DiskNumber, Layout};
 use std::{
@@ -853,7 +853,7 @@ fn place(au: Au) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{discard_limits::DiscardMeans, testing::Numbers};
+    use crate::{testing::Numbers, world::discard_limits::DiscardMeans};
     use plinth_format::layout::MIB;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

@@ -4,8 +4,10 @@
 use super::{Image, Numbers, lock};
 use crate::{
     completion::{Completer, Completion, Done, completion},
-    discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
-    world::{Disk, Identity, Io, Sectors},
+    world::{
+        Disk, Identity, Io, Sectors,
+        discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
+    },
 };
 use plinth_format::BLOCK_SIZE;
 use std::{

@@ -1,7 +1,7 @@
 //! Freed space is discarded on thin devices, and no other I/O waits for that.
 
 use super::*;
-use plinth_engine::{api::Allocate, discard_limits::DiscardLimits};
+use plinth_engine::{api::Allocate, world::discard_limits::DiscardLimits};
 use sim::scenario::{FINE, SECTORS};
 
 const PIECE: u64 = 64 << 10;

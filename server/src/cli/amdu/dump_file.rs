@@ -16,9 +16,11 @@ use super::super::Result;
 use plinth_engine::{
     admin::{AdminError, Code},
     completion::{Completion, Done},
-    discard_limits::{DiscardLimits, NoDiscards},
     group::offline::FoundDisk,
-    world::{Disk, Identity, Io, Sectors, World},
+    world::{
+        Disk, Identity, Io, Sectors, World,
+        discard_limits::{DiscardLimits, NoDiscards},
+    },
 };
 use plinth_format::{BLOCK_SIZE, crc32c};
 use serde::{Deserialize, Serialize};

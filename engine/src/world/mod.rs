@@ -14,9 +14,11 @@
 //!   3. A disk that was claimed cannot be claimed again until its last clone is dropped *and* its
 //!      last I/O has landed (R1).
 
+pub mod discard_limits;
+
+use self::discard_limits::{DiscardLimits, NoDiscards};
 use crate::{
     completion::Completion,
-    discard_limits::{DiscardLimits, NoDiscards},
     event::Event,
     sync::{
         buffer::{Buffer, Slice},
