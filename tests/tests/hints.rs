@@ -298,6 +298,7 @@ const FOLLOWED: &[(&str, &str)] = &[
     ("plinth umount {}", "obstacles_that_a_hint_names_are_removed"),
     ("plinth nbd --stop {meant}", "obstacles_that_a_hint_names_are_removed"),
     ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'", "hints_make_disks_visible"),
+    ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{}'", "hints_make_disks_visible"),
     (
         "ALTER SYSTEM SET asm_diskstring = '{diskstring},{LABEL_PATH}*'",
         "a_file_gets_a_label_and_a_hint_makes_it_visible, of labels.rs",
@@ -334,6 +335,18 @@ const FOLLOWED: &[(&str, &str)] = &[
         "the same statement, in checks_scrubs_and_roles",
     ),
     ("ALTER DISKGROUP {group} CHECK REPAIR", "checks_scrubs_and_roles"),
+    (
+        "ALTER DISKGROUP {} RECLAIM STOP ends it",
+        "zeroes_are_written_over_what_is_free, of reclaim.rs",
+    ),
+    (
+        "ALTER DISKGROUP {name} RECLAIM POWER n makes it faster, RECLAIM STOP ends it",
+        "the same statements, in zeroes_are_written_over_what_is_free of reclaim.rs",
+    ),
+    (
+        "ALTER DISKGROUP {} RECLAIM ZERO writes zeroes instead",
+        "the same statement, in zeroes_are_written_over_what_is_free of reclaim.rs",
+    ),
 ];
 
 /// Every hint of the product that names a whole statement is followed by a test.

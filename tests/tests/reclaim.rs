@@ -135,6 +135,9 @@ fn zeroes_are_written_over_what_is_free() {
     let (_, kept) = never_given_back(&instance, &[&disks[0], &disks[1]]);
     let before = estimate(&instance);
     instance.sql("ALTER DISKGROUP data RECLAIM ZERO");
+    let refused = instance.refused("ALTER DISKGROUP data RECLAIM ZERO POWER 0");
+    assert!(refused.contains("ALTER DISKGROUP data RECLAIM STOP ends it"), "{refused}");
+    instance.sql("ALTER DISKGROUP data RECLAIM STOP");
     instance.plinth(["reclaim", "--stop", "data"]).ok();
     wait_for("its end", || instance.query("SELECT * FROM v$asm_operation").is_empty());
     instance.sql("ALTER DISKGROUP data RECLAIM ZERO POWER 100 WAIT");
