@@ -136,7 +136,7 @@ fn zeroes_are_written_over_what_is_free() {
     let before = estimate(&instance);
     instance.sql("ALTER DISKGROUP data RECLAIM ZERO");
     let refused = instance.refused("ALTER DISKGROUP data RECLAIM ZERO POWER 0");
-    assert!(refused.contains("ALTER DISKGROUP data RECLAIM STOP ends it"), "{refused}");
+    assert!(refused.contains("ALTER DISKGROUP DATA RECLAIM STOP ends it"), "{refused}");
     instance.sql("ALTER DISKGROUP data RECLAIM STOP");
     instance.plinth(["reclaim", "--stop", "data"]).ok();
     wait_for("its end", || instance.query("SELECT * FROM v$asm_operation").is_empty());
