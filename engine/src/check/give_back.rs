@@ -46,7 +46,7 @@ use crate::{
     extent::{
         blocks::BLOCKS_PER_PIECE,
         discard_pace::{Pace, RESTS, Round},
-        discards::{LOOKED_AT, RUNS_AT_ONCE, Reclaimed},
+        discards::{LOOKED_AT, RUNS_AT_ONCE, Reclaimed, UnitsTurn},
     },
     movement::progress::Progress,
     space::extent_id::ExtentId,
@@ -79,7 +79,8 @@ const FAILED_REST: Duration = Duration::from_millis(500);
 /// How often pieces that are in use are looked at again, and the pause before.
 const TRIES: u32 = 5;
 const IN_USE_REST: Duration = Duration::from_millis(200);
-/// How often a rest looks whether the order ends; and how long disks must be unused for its end.
+/// How often a rest, and a wait for another run of a disk, look whether the order ends; and how long
+/// disks must be unused for the end of a rest.
 const PAUSE: Duration = Duration::from_millis(200);
 const UNUSED: Duration = Duration::from_secs(5);
 /// Extents of one query of an estimate.
@@ -475,9 +476,16 @@ impl Upkeep {
             }
             let most = work.pace.units().min((self.space().free(disk) / OF_FREE).max(1));
             let began = self.world.monotonic();
-            let Some((next, part)) = self.reclaim_units(member, (from, most), method).await else {
-                self.store_position().await;
-                return Ok(());
+            let (next, part) = match self.reclaim_units(member, (from, most), method).await {
+                UnitsTurn::Ended { next, done } => (next, done),
+                UnitsTurn::OtherInFlight => {
+                    self.world.sleep(PAUSE).await;
+                    continue;
+                }
+                UnitsTurn::NoneLeft => {
+                    self.store_position().await;
+                    return Ok(());
+                }
             };
             if part.failed == 0 {
                 (from, failures) = (next, 0);

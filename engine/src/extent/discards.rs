@@ -132,6 +132,17 @@ impl Reclaimed {
     }
 }
 
+/// A turn at the free AUs of a disk. Two runs at a time would both leave out a unit of the device
+/// that they share.
+pub(crate) enum UnitsTurn {
+    /// Another run of the disk is being given back.
+    OtherInFlight,
+    /// There is no free AU from there on.
+    NoneLeft,
+    /// That much was given back, and it goes on at `next`.
+    Ended { next: Au, done: Reclaimed },
+}
+
 /// Runs of pieces without marks that have one of the noted pieces in the same window of `window`
 /// pieces.
 fn runs(marked: &Bits, noted: &Bits, pieces: usize, window: usize) -> Vec<Range<usize>> {
@@ -330,19 +341,24 @@ impl Data {
         stays && !member.quorum && member.is_writable() && is_able
     }
 
-    /// Gives back some free AUs of a disk, the first that are not before `from`: the AU behind
-    /// them, and how that ended. `None`: there are no more.
+    /// Gives back some free AUs of a disk, the first that are not before `from`.
     pub(crate) async fn reclaim_units(
         self: &Arc<Self>,
         member: &Arc<Member>,
         (from, most): (Au, u32),
         method: ReclaimMethod,
-    ) -> Option<(Au, Reclaimed)> {
+    ) -> UnitsTurn {
         let limits = member.discard_limits().filter(|_| method == ReclaimMethod::Discard);
-        let (run, next) =
-            self.space().take_free_to_discard(member.number, from, most, limits.as_ref())?;
+        let taken = {
+            let mut space = self.space();
+            if space.discarding(member.number) > 0 {
+                return UnitsTurn::OtherInFlight;
+            }
+            space.take_free_to_discard(member.number, from, most, limits.as_ref())
+        };
+        let Some((run, next)) = taken else { return UnitsTurn::NoneLeft };
         let done = discard_units(Arc::clone(self), Arc::clone(member), run, method).await;
-        Some((next, done))
+        UnitsTurn::Ended { next, done }
     }
 
     /// Gives back pieces that were looked at, on some disks. Also those that were in use, and must
@@ -382,6 +398,10 @@ impl Data {
             let Some(limits) = member.discard_limits() else { continue };
             let run = {
                 let mut space = self.space();
+                if space.discarding(member.number) > 0 {
+                    // A RECLAIM has taken some.
+                    continue;
+                }
                 let most = units.min(space.free(member.number) / PART_OF_FREE).max(1);
                 space.take_to_discard(member.number, most, &limits)
             };

@@ -687,6 +687,11 @@ impl DiskSpace {
             let bytes = units.end - begin;
             count = u32::try_from(bytes.div_ceil(size)).expect("at most as many as before");
             next = Au(first.0 + u32::try_from(bytes / size).expect("as many or one less"));
+            let behind = Au(first.0 + count);
+            if next < behind && is_free(&behind) {
+                // If no other run follows, discards complete the unit that begins in the last AU.
+                self.stain(behind, true);
+            }
         }
         for au in first.run(count) {
             self.stain(au, true);
@@ -979,6 +984,30 @@ mod tests {
             assert_eq!(given_back, whole, "{units} {limits:?}");
             assert_eq!(space.stains(DISK), 0);
             assert_eq!(space.take_free_to_discard(DISK, Au(u32::MAX), 7, None), None);
+        }
+    }
+
+    /// Free AUs are taken to be discarded, and then no more: discards complete the unit that begins
+    /// in the last of them.
+    #[test]
+    fn a_unit_that_was_begun_is_completed_by_discards() {
+        for (granularity, alignment) in [(MIB, 4096), (3 * MIB, 0), (8 * MIB, 5 * MIB + 512)] {
+            let limits = limits(granularity, alignment);
+            for most in 1..40 {
+                let mut space = space(130);
+                let taken = space.take_free_to_discard(DISK, Au(0), most, Some(&limits));
+                let ((first, count), _) = taken.expect("a run");
+                space.discarded(DISK, first, count, true);
+                let bytes = |au: Au| layout(130).au_offset(au);
+                let mut end = limits.inwards(bytes(first)..bytes(Au(first.0 + count))).end;
+                while let Some((next, count)) = space.take_to_discard(DISK, 1, &limits) {
+                    let whole = limits.inwards(bytes(next)..bytes(Au(next.0 + count)));
+                    assert!(whole.start <= end, "{limits:?} {most}: a gap");
+                    end = end.max(whole.end);
+                    space.discarded(DISK, next, count, true);
+                }
+                assert!(end >= bytes(Au(first.0 + count)), "{limits:?} {most}: it is left out");
+            }
         }
     }
 

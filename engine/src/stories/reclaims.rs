@@ -220,6 +220,27 @@ fn a_group_that_is_reclaimed_does_not_look_full() {
     assert_eq!((lab.reclaim_operation(), lab.stored()), (None, None));
 }
 
+/// While a discard of a disk is in flight, a reclaim takes none of its AUs: the two would both leave
+/// out a unit of the device that lies across their edges.
+#[test]
+fn a_reclaim_waits_for_a_discard_in_flight() {
+    let (lab, table) = Lab::never_given_back(&["A", "B"]);
+    (0..2).for_each(|disk| lab.hang_discards(disk, true));
+    block_on(lab.group().set_attribute("thin_provisioned", "true")).expect("it is set");
+    let taken = || {
+        let space = lab.group().space();
+        lab.group().members.values().map(|one| space.discarding(one.number)).collect::<Vec<_>>()
+    };
+    lab.wait_for("discards on all disks", || taken().iter().all(|count| *count > 0));
+    let before = taken();
+    lab.reclaim(ReclaimMethod::Discard, Some(100)).expect("it begins");
+    block_on(lab.world.sleep(Duration::from_secs(1)));
+    assert_eq!(taken(), before);
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.wait_until_reclaimed();
+    lab.check_table(table);
+}
+
 /// A disk that fails is left out, the others are done, and the operation says so.
 #[test]
 fn a_disk_that_fails_is_left_out() {
