@@ -54,6 +54,35 @@ fn read<T: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> usize {
     count
 }
 
+/// Takes right inputs, in an order that follows from a fixed seed, and changes each one to three
+/// times. Returns how much was understood of all of them. `counts`: how many, and how many with
+/// `PLINTH_LONG`.
+#[cfg(test)]
+pub(crate) fn understood_of_changed(
+    right: &[Vec<u8>],
+    counts: (usize, usize),
+    change: impl Fn(&mut Vec<u8>, &mut dyn FnMut(usize) -> usize),
+    understood: impl Fn(&[u8]) -> usize,
+) -> usize {
+    let is_long = std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1");
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |end: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % end as u64) as usize
+    };
+    let mut all = 0;
+    for _ in 0..if is_long { counts.1 } else { counts.0 } {
+        let mut input = right[next(right.len())].clone();
+        for _ in 0..=next(3) {
+            change(&mut input, &mut next);
+        }
+        all += understood(&input);
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +212,7 @@ mod tests {
     }
 
     /// Mutates a message, in some cases so that its length is still valid.
-    fn change(message: &mut Vec<u8>, mut next: impl FnMut(usize) -> usize) {
+    fn change(message: &mut Vec<u8>, next: &mut dyn FnMut(usize) -> usize) {
         let at = next(message.len().max(1));
         match next(7) {
             0 => message.truncate(at),
@@ -226,22 +255,7 @@ mod tests {
 
     #[test]
     fn whatever_comes_is_understood_or_refused() {
-        let is_long = std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1");
-        let (right, mut seed) = (right(), 0x9e37_79b9_7f4a_7c15_u64);
-        let mut next = |end: usize| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed % end as u64) as usize
-        };
-        let mut understood = 0;
-        for _ in 0..if is_long { 3_000_000 } else { 30_000 } {
-            let mut message = right[next(right.len())].clone();
-            for _ in 0..=next(3) {
-                change(&mut message, &mut next);
-            }
-            understood += messages(&message);
-        }
+        let understood = understood_of_changed(&right(), (30_000, 3_000_000), change, messages);
         assert!(
             understood > 1000,
             "nearly all was refused: this tries nothing but the first bytes"

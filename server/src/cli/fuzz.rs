@@ -79,6 +79,7 @@ fn catalog(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::understood_of_changed;
     use plinth_format::{
         BLOCK_SIZE, Label, MembershipId, Redundancy,
         envelope::Envelope,
@@ -172,7 +173,7 @@ mod tests {
     }
 
     /// Changes some bytes. Mostly in the first ones, where lengths and names are.
-    fn change(input: &mut Vec<u8>, mut next: impl FnMut(usize) -> usize) {
+    fn change(input: &mut Vec<u8>, next: &mut dyn FnMut(usize) -> usize) {
         let end = if next(2) == 0 { input.len().min(200) } else { input.len() };
         let at = next(end.max(1));
         match next(6) {
@@ -203,22 +204,8 @@ mod tests {
 
     #[test]
     fn whatever_comes_is_understood_or_refused() {
-        let is_long = std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1");
-        let (right, mut seed) = (right(), 0x9e37_79b9_7f4a_7c15_u64);
-        let mut next = |end: usize| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed % end as u64) as usize
-        };
-        let mut understood = 0;
-        for _ in 0..if is_long { 300_000 } else { 2000 } {
-            let mut input = right[next(right.len())].clone();
-            for _ in 0..=next(3) {
-                change(&mut input, &mut next);
-            }
-            understood += usize::from(repair(&input) > 0);
-        }
+        let is_understood = |input: &[u8]| usize::from(repair(input) > 0);
+        let understood = understood_of_changed(&right(), (2000, 300_000), change, is_understood);
         assert!(understood > 200, "nearly all was refused: this tries nothing but the first bytes");
     }
 }
