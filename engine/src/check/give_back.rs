@@ -79,8 +79,8 @@ const FAILED_REST: Duration = Duration::from_millis(500);
 /// How often pieces that are in use are looked at again, and the pause before.
 const TRIES: u32 = 5;
 const IN_USE_REST: Duration = Duration::from_millis(200);
-/// How often a rest, and a wait for another run of a disk, look whether the order ends; and how long
-/// disks must be unused for the end of a rest.
+/// How often a rest, and a wait for another run of a disk, look whether the order ends; and how
+/// long disks must be unused for the end of a rest.
 const PAUSE: Duration = Duration::from_millis(200);
 const UNUSED: Duration = Duration::from_secs(5);
 /// Extents of one query of an estimate.

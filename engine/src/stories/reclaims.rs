@@ -220,8 +220,8 @@ fn a_group_that_is_reclaimed_does_not_look_full() {
     assert_eq!((lab.reclaim_operation(), lab.stored()), (None, None));
 }
 
-/// While a discard of a disk is in flight, a reclaim takes none of its AUs: the two would both leave
-/// out a unit of the device that lies across their edges.
+/// While a discard of a disk is in flight, a reclaim takes none of its AUs: the two would both
+/// leave out a unit of the device that lies across their edges.
 #[test]
 fn a_reclaim_waits_for_a_discard_in_flight() {
     let (lab, table) = Lab::never_given_back(&["A", "B"]);
