@@ -1,0 +1,19 @@
+//! Evidence: the load of a database on storage as a model, the model as a load on any storage, and
+//! what was measured as one page that compares.
+//!
+//! ```text
+//!   report of a database    import/    model         the classes of I/O of a load: rate, size, latency
+//!   model                   export/    files of VDBench and fio, and back
+//!   model + target          issue/     run           histograms and time lines of what was measured
+//!   runs                    compare/   table, JSON, one HTML page
+//!   targets                 distance/  overhead, slope and round trips of a log write
+//!                           draw/      charts as SVG; the frame of a page
+//!                           command/   the commands of `plinth load`
+//! ```
+//!
+//! Nothing here needs a disk group: a target is a device, a file, a directory, an NBD export. What
+//! is shared by the rooms is [`model`], [`run`] and [`buckets`], and nothing else.
+
+pub mod buckets;
+pub mod model;
+pub mod run;

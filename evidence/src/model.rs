@@ -1,0 +1,150 @@
+//! The load that a database puts on storage, as a model: a few classes of I/O, each with a rate, a
+//! size and the latency that the report measured.
+//!
+//! Invariants:
+//!
+//! 1. The classes add up to the report: requests and bytes, of reads and of writes. What does not
+//!    fit is in `residual`, and is 0 if all fits.
+//! 2. A size is a multiple of 512 bytes, and at most 1 MiB.
+//! 3. What was taken for granted is in `assumed`, what the report did not have in `missing`.
+
+use crate::buckets::Buckets;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A kind of I/O of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Single blocks, anywhere.
+    RandomRead,
+    /// What a report counts as multi block: 128 KiB and more.
+    LargeRead,
+    RandomWrite,
+    LargeWrite,
+    /// Redo, write-ahead log: one after the other, each durable before the next.
+    LogWrite,
+}
+
+impl Class {
+    pub const ALL: [Self; 5] =
+        [Self::RandomRead, Self::LargeRead, Self::RandomWrite, Self::LargeWrite, Self::LogWrite];
+
+    /// As a model's file and the columns of tables have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RandomRead => "random-read",
+            Self::LargeRead => "large-read",
+            Self::RandomWrite => "random-write",
+            Self::LargeWrite => "large-write",
+            Self::LogWrite => "log-write",
+        }
+    }
+
+    /// As people read it.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::RandomRead => "random read",
+            Self::LargeRead => "large read",
+            Self::RandomWrite => "random write",
+            Self::LargeWrite => "large write",
+            Self::LogWrite => "log write",
+        }
+    }
+
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(self, Self::RandomRead | Self::LargeRead)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One class of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    pub class: Class,
+    /// Requests a second.
+    pub rate: f64,
+    /// Bytes of a request.
+    pub size: u64,
+    /// The mean that the report measured, in nanoseconds.
+    pub latency: Option<f64>,
+    /// Where the latency comes from: `db file sequential read`.
+    pub latency_from: Option<String>,
+}
+
+/// Requests and bytes a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Totals {
+    pub reads: f64,
+    pub read_bytes: f64,
+    pub writes: f64,
+    pub write_bytes: f64,
+}
+
+/// The latencies of one wait event of the report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waits {
+    /// `db file sequential read`.
+    pub event: String,
+    pub buckets: Buckets,
+    /// The report's own mean, in nanoseconds.
+    pub mean: Option<f64>,
+}
+
+/// See above.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Model {
+    /// Of the database or the host, as the report has it.
+    pub name: String,
+    /// `AWR 19.3 HTML`, `Statspack`, `pg_stat_io`.
+    pub source: String,
+    /// The file.
+    pub file: String,
+    /// Of the database, in bytes.
+    pub block_size: Option<u64>,
+    /// How long the averages are for, in seconds.
+    pub elapsed: f64,
+    /// At most one of a class.
+    pub streams: Vec<Stream>,
+    /// As the report has them.
+    pub totals: Totals,
+    /// Totals without what the streams add up to.
+    pub residual: Totals,
+    pub assumed: Vec<String>,
+    pub missing: Vec<String>,
+    /// Of what a reader should beware: `averages over 24 h: peaks are averaged away`.
+    pub warnings: Vec<String>,
+    pub waits: Vec<Waits>,
+}
+
+impl Model {
+    #[must_use]
+    pub fn stream(&self, class: Class) -> Option<&Stream> {
+        self.streams.iter().find(|stream| stream.class == class)
+    }
+
+    /// What the streams add up to.
+    #[must_use]
+    pub fn sums(&self) -> Totals {
+        let mut sums = Totals::default();
+        for stream in &self.streams {
+            let bytes = stream.rate * stream.size as f64;
+            if stream.class.reads() {
+                sums.reads += stream.rate;
+                sums.read_bytes += bytes;
+            } else {
+                sums.writes += stream.rate;
+                sums.write_bytes += bytes;
+            }
+        }
+        sums
+    }
+}
