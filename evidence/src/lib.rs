@@ -15,5 +15,12 @@
 //! is shared by the rooms is [`model`], [`run`] and [`buckets`], and nothing else.
 
 pub mod buckets;
+pub mod command;
+pub mod compare;
+pub mod distance;
+pub mod draw;
+pub mod export;
+pub mod import;
+pub mod issue;
 pub mod model;
 pub mod run;

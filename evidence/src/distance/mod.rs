@@ -1,0 +1,1 @@
+//! The cost of distance: overhead, slope and round trips of a log write.

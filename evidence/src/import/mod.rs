@@ -1,0 +1,1 @@
+//! Reads reports of databases and systems, and makes models of them.

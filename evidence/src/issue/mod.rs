@@ -1,0 +1,1 @@
+//! Issues the load of a model to targets, and measures it.
