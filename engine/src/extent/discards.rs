@@ -33,7 +33,7 @@
 //! How fast: in rounds. A round is one discard on each disk that has none in flight, all at once,
 //! or a few pieces; then comes a rest (`discard_pace.rs`). On an idle group there is hardly a rest.
 //! AUs that are being discarded are not to be had, so a round takes no more than a part of those
-//! that are free.
+//! that are free, and none while a request waits for space (`space/coming.rs`).
 //!
 //! A discard that does not end keeps its own space unusable, and blocks other discards of its disk.
 //! It delays nothing else: it holds no lock that a commit needs, and no deadline (R2) counts its
@@ -135,7 +135,7 @@ impl Reclaimed {
 /// A turn at the free AUs of a disk. Two runs at a time would both leave out a unit of the device
 /// that they share.
 pub(crate) enum UnitsTurn {
-    /// Another run of the disk is being given back.
+    /// Another run of the disk is being given back, or a request waits for space.
     OtherInFlight,
     /// There is no free AU from there on.
     NoneLeft,
@@ -351,7 +351,7 @@ impl Data {
         let limits = member.discard_limits().filter(|_| method == ReclaimMethod::Discard);
         let taken = {
             let mut space = self.space();
-            if space.discarding(member.number) > 0 {
+            if space.discarding(member.number) > 0 || self.freeing.coming().is_awaited() {
                 return UnitsTurn::OtherInFlight;
             }
             space.take_free_to_discard(member.number, from, most, limits.as_ref())
@@ -391,8 +391,10 @@ impl Data {
     async fn next_round(self: &Arc<Self>, units: u32) -> (Vec<Task<'static, ()>>, u64) {
         let mut round: Vec<Task<'static, ()>> = Vec::new();
         let mut bytes = 0;
+        let is_awaited = self.freeing.coming().is_awaited();
         let idle = |member: &&Arc<Member>| {
-            self.takes_discards(member) && self.discards.under_way(member.number) == 0
+            let is_idle = self.discards.under_way(member.number) == 0;
+            is_idle && !is_awaited && self.takes_discards(member)
         };
         for member in self.members.values().filter(idle) {
             let Some(limits) = member.discard_limits() else { continue };

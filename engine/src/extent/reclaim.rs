@@ -31,7 +31,7 @@ use crate::{
     reached::{self, Mark},
     space::{
         InHand, Space,
-        coming::{Coming, Release},
+        coming::{Coming, Release, Waiting},
         extent_id::ExtentId,
         mirror_sets::{MirrorCount, MirrorSets, mirrors_wanted},
         placement::Mirror,
@@ -122,7 +122,7 @@ impl Freeing {
 
     /// Space that is about to become free.
     #[must_use]
-    pub fn coming(&self) -> &Coming {
+    pub fn coming(&self) -> &Arc<Coming> {
         &self.coming
     }
 
@@ -209,6 +209,7 @@ impl Data {
         own: MirrorCount,
         numbers: &[u64],
     ) -> Result<Vec<Vec<Mirror>>, FileError> {
+        let mut waiting = None;
         loop {
             let seen = self.freeing.coming().freed();
             let placement = self.placement_for(own);
@@ -223,13 +224,13 @@ impl Data {
                 }
                 if taken.len() < numbers.len() {
                     for mirror in taken.drain(..).flatten() {
-                        space.cancel(mirror.disk, mirror.au);
+                        space.put_back(mirror.disk, mirror.au);
                     }
                 }
                 taken
             };
             if taken.len() < numbers.len() {
-                if !Box::pin(self.wait_for_space(seen)).await? {
+                if !Box::pin(self.wait_for_space(seen, &mut waiting)).await? {
                     return Err(FileError::NoSpace);
                 }
                 continue;
@@ -263,12 +264,13 @@ impl Data {
         if extents <= ALLOCATED_AT_ONCE as u64 {
             return Ok(());
         }
+        let mut waiting = None;
         loop {
             let seen = self.freeing.coming().freed();
             if self.placement_for(own).allocatable(&self.space.lock()) >= extents {
                 return Ok(());
             }
-            if !Box::pin(self.wait_for_space(seen)).await? {
+            if !Box::pin(self.wait_for_space(seen, &mut waiting)).await? {
                 return Err(FileError::NoSpace);
             }
         }
@@ -276,9 +278,14 @@ impl Data {
 
     /// Waits until more is free than when [`Coming::freed`] was `seen`. False: nothing is coming.
     /// The caller holds no range of blocks: deleted extents are free only when all their ranges are
-    /// released.
-    async fn wait_for_space(&self, seen: u64) -> Result<bool, FileError> {
+    /// released. `waiting` is kept until it has what it needs, or gives up.
+    async fn wait_for_space(
+        &self,
+        seen: u64,
+        waiting: &mut Option<Waiting>,
+    ) -> Result<bool, FileError> {
         let coming = self.freeing.coming();
+        waiting.get_or_insert_with(|| coming.wait());
         loop {
             let changed = coming.listen();
             let gained = self.reclaim(true).await?;
@@ -345,7 +352,7 @@ impl Data {
         let (sender, receiver) = oneshot::channel();
         let group = Arc::clone(&self);
         let wait = async move {
-            let _ = sender.send(group.wait_for_space(seen).await.unwrap_or(false));
+            let _ = sender.send(group.wait_for_space(seen, &mut None).await.unwrap_or(false));
         };
         self.world.spawn("reclaim", Box::pin(wait));
         match future::select(receiver, self.world.sleep(ROOM_PATIENCE)).await {

@@ -10,6 +10,9 @@
 //!   2. Each time something has become free a count grows ([`Coming::note_freed`]). A request reads
 //!      the count, tries, and if it got nothing waits until the count has changed, as long as
 //!      something is coming.
+//!   3. While a request waits ([`Coming::wait`]), no discard takes free AUs (`discards.rs`): those in
+//!      flight end, and then the request sees all that is free, once. Otherwise a request for more
+//!      than there is would wait as long as anything is left to discard.
 //!
 //! Invariant: space that a job frees is always either announced here, or pending in `reclaim.rs`,
 //! or free.
@@ -34,6 +37,7 @@ pub trait Parting: Send + Sync {
 pub struct Coming {
     under_way: AtomicU64,
     freed: AtomicU64,
+    waiting: AtomicU64,
     changed: Event,
 }
 
@@ -48,7 +52,30 @@ impl Drop for Release {
     }
 }
 
+/// While it exists, a request waits for space.
+#[derive(Debug)]
+pub struct Waiting(Arc<Coming>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, SeqCst);
+    }
+}
+
 impl Coming {
+    /// A request waits for space from now on.
+    #[must_use]
+    pub fn wait(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, SeqCst);
+        Waiting(Arc::clone(self))
+    }
+
+    /// Whether a request waits for space.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.waiting.load(SeqCst) > 0
+    }
+
     /// Announces that something is going to be freed.
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Release {

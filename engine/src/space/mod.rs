@@ -269,6 +269,22 @@ impl Space {
         self.change(disk, au, AuState::Used, AuState::Free);
     }
 
+    /// Takes back an allocation that came to nothing: the AU was not written. It is stained if it
+    /// was before. (Otherwise a request that asks for more than there is would have the same AUs
+    /// discarded each time it tries again, and each discard would make it try again.)
+    ///
+    /// # Panics
+    /// If the AU is not in use.
+    pub fn put_back(&mut self, disk: DiskNumber, au: Au) {
+        let was_stained = self.take_stain(disk, au);
+        self.cancel(disk, au);
+        if let Some(space) = self.disks.get_mut(&disk)
+            && space.state(au) == AuState::Free
+        {
+            space.stain(au, was_stained);
+        }
+    }
+
     /// Records that `commit` freed an AU. It stays taken until `take_reclaimable` and `freed`.
     /// Ignores a disk
     /// that was removed, and an AU that [`Self::mark_used`] refused.

@@ -105,6 +105,49 @@ fn hanging_discards_stop_no_other_io() {
     lab.check();
 }
 
+/// A file asks for more than there is, and is refused. The AUs that it almost got were not written:
+/// they are not discarded again.
+#[test]
+fn space_that_a_refused_request_almost_got_is_not_discarded_again() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let wish = lab.create_file("wish");
+    lab.wait_until_all_is_discarded();
+    let before = lab.discarded();
+    let reserve = Allocate::Reserve { keep_size: true };
+    let refused =
+        block_on(lab.session().allocate(wish, 0, lab.room() / MIB * MIB + MIB, reserve, false));
+    assert!(matches!(refused, Err(FileError::NoSpace)), "{refused:?}");
+    let space = lab.group().space();
+    let stains: Vec<u32> =
+        lab.group().members.values().map(|member| space.stains(member.number)).collect();
+    drop(space);
+    assert_eq!(stains, [0, 0]);
+    lab.wait_for_care(2);
+    assert_eq!(lab.discarded(), before);
+    lab.check();
+}
+
+/// While a request waits for space, discards leave the free AUs to it.
+#[test]
+fn no_free_space_is_discarded_while_a_request_waits_for_space() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.make_gone_and_table();
+    lab.wait_until_all_is_discarded();
+    let before = lab.discarded();
+    let waiting = lab.group().freeing.coming().wait();
+    lab.remove("gone");
+    lab.wait_for("the space of the file", || {
+        let space = lab.group().space();
+        lab.group().members.values().all(|member| space.stains(member.number) >= 8)
+    });
+    lab.wait_for_care(3);
+    assert_eq!(lab.discarded(), before);
+    drop(waiting);
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), 8 << 20);
+    lab.check();
+}
+
 /// Freed space is allocated again before it is discarded. Where the new owner writes nothing, it is
 /// discarded all the same.
 #[test]

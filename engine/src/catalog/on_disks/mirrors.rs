@@ -515,7 +515,7 @@ impl DiskStore {
             match take(&mut space, disk) {
                 Some(au) => aus.push(au),
                 None => {
-                    aus.into_iter().for_each(|au| space.cancel(disk, au));
+                    aus.into_iter().for_each(|au| space.put_back(disk, au));
                     return None;
                 }
             }
