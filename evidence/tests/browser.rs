@@ -36,8 +36,8 @@ struct Browser {
 impl Browser {
     /// None if this machine has no Chromium.
     fn start() -> Option<Self> {
-        let is_there = |name: &&str| {
-            let found = Command::new("sh").args(["-c", "command -v \"$0\"", name]).output();
+        let is_there = |name: &&&str| {
+            let found = Command::new("sh").args(["-c", "command -v \"$0\"", *name]).output();
             found.is_ok_and(|found| found.status.success())
         };
         let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];

@@ -100,7 +100,7 @@ pub struct Comparison {
 pub struct Head {
     /// No two are alike.
     pub label: String,
-    /// At most 14 characters, for charts; no two are alike.
+    /// At most 12 characters, for charts; no two are alike.
     pub short: String,
     pub run: Run,
 }
@@ -133,6 +133,14 @@ impl Comparison {
         }
         let percentile = price.map_or(0.99, |price| price.percentile);
         Self { runs: heads, classes, percentile, costs, warnings }
+    }
+
+    /// The measures that any run has for a class.
+    fn measures(class: &Class) -> Vec<Measure> {
+        let is_known = |measure: &Measure| {
+            class.rows.iter().flatten().any(|row| row.figure(*measure).is_some())
+        };
+        Measure::ALL.into_iter().filter(is_known).collect()
     }
 
     /// All charts, each with a name of its own: for files.
@@ -198,7 +206,7 @@ fn heads(runs: &[Run]) -> Vec<Head> {
     for (index, run) in runs.iter().enumerate() {
         let wanted = match run.label.trim() {
             "" => format!("run {}", index + 1),
-            label => crate::draw::text::shortened(label, 80),
+            label => crate::draw::text::shortened(label, 40),
         };
         let mut label = wanted.clone();
         let mut number = 2;
@@ -206,10 +214,10 @@ fn heads(runs: &[Run]) -> Vec<Head> {
             label = format!("{wanted} ({number})");
             number += 1;
         }
-        let mut short = crate::draw::text::shortened(&label, 14);
+        let mut short = crate::draw::text::shortened(&label, 12);
         if heads.iter().any(|head| head.short == short) {
             let number = index + 1;
-            short = format!("{number} {}", crate::draw::text::shortened(&label, 11));
+            short = format!("{number} {}", crate::draw::text::shortened(&label, 9));
         }
         let run = Run { classes: Vec::new(), ..run.clone() };
         heads.push(Head { label, short, run });

@@ -1,6 +1,6 @@
 //! The comparison as one HTML page: the findings first, then all requests, then class by class.
 
-use super::{Comparison, Measure, gather, json, pictures, table};
+use super::{Comparison, gather, json, pictures, table};
 use crate::draw::{Cell, Page, Table, units};
 
 /// The page.
@@ -11,12 +11,14 @@ pub fn page(comparison: &Comparison, title: &str) -> String {
     let pictures = pictures::all(comparison);
     for (place, class) in comparison.classes.iter().enumerate() {
         page.section(&capital(&class.title));
-        let mut table = Table::new(["run"].into_iter().chain(Measure::ALL.map(Measure::title)));
+        let measures = Comparison::measures(class);
+        let mut table =
+            Table::new(["run"].into_iter().chain(measures.iter().map(|measure| measure.title())));
         for (index, (head, row)) in comparison.runs.iter().zip(&class.rows).enumerate() {
             let Some(row) = row else { continue };
-            let cells = Measure::ALL.map(|measure| {
-                let text = row.figure(measure).map(|figure| measure.shown(figure));
-                let change = row.change(measure).filter(|_| index > 0);
+            let cells = measures.iter().map(|measure| {
+                let text = row.figure(*measure).map(|figure| measure.shown(figure));
+                let change = row.change(*measure).filter(|_| index > 0);
                 Cell::from(text.unwrap_or_else(|| "-".to_owned()))
                     .note(change.map_or_else(String::new, units::change))
             });
@@ -39,7 +41,7 @@ pub fn page(comparison: &Comparison, title: &str) -> String {
         runs.row([
             head.label.clone(),
             run.source.clone(),
-            crate::draw::text::shortened(&run.targets.join(", "), 200),
+            targets(&run.targets),
             run.began.map_or_else(|| "-".to_owned(), date),
             if run.seconds > 0.0 { units::duration(run.seconds) } else { "-".to_owned() },
             json::issued(run.issued).to_owned(),
@@ -59,6 +61,13 @@ pub fn page(comparison: &Comparison, title: &str) -> String {
          stretch, and the band is the mean, give or take the standard deviation.",
     );
     page.finish()
+}
+
+fn targets(targets: &[String]) -> String {
+    match targets {
+        [] => "-".to_owned(),
+        several => crate::draw::text::shortened(&several.join(", "), 200),
+    }
 }
 
 fn capital(text: &str) -> String {

@@ -23,15 +23,21 @@ pub struct Picture {
     pub table: Table,
 }
 
-/// Slots of all time lines together: some 24 bytes each, so that the page of ten runs of five
-/// classes stays far below 300 KB.
+/// Slots of all time lines together: some 24 bytes each.
 const SLOTS_OF_PAGE_MAX: usize = 4_000;
+
+/// Of ten runs of all classes, of which the rest of the page takes more.
+const SLOTS_OF_LARGE_PAGE_MAX: usize = 1_600;
+
+/// Time lines of a large page.
+const LINES_OF_LARGE_PAGE: usize = 50;
 
 /// Slots of one time line: 400 points.
 const SLOTS_MAX: usize = 200;
 
-/// Rows of a time line's table.
+/// Rows of a time line's table, and of those of a large page.
 const STRETCHES: usize = 12;
+const STRETCHES_OF_LARGE_PAGE: usize = 6;
 
 /// Buckets of powers of two, from 1 us to 2.4 hours.
 const POWERS: usize = 34;
@@ -45,19 +51,23 @@ pub fn all(comparison: &Comparison) -> Vec<Picture> {
         .filter(|class| class.name != gather::ALL)
         .map(|class| class.rows.iter().flatten().filter(has_line).count() * 2)
         .sum();
-    let slots_max = (SLOTS_OF_PAGE_MAX / panels.max(1)).clamp(20, SLOTS_MAX);
+    let is_large = panels > LINES_OF_LARGE_PAGE;
+    let slots = if is_large { SLOTS_OF_LARGE_PAGE_MAX } else { SLOTS_OF_PAGE_MAX };
+    let slots_max = (slots / panels.max(1)).clamp(12, SLOTS_MAX);
     let mut pictures = Vec::new();
     for (place, class) in comparison.classes.iter().enumerate() {
-        let of = Of { comparison, class, slots_max };
-        let mut charts = vec![of.bars(Measure::Rate, "Requests per second")];
-        if class.name == gather::ALL {
-            charts.push(of.bars(Measure::Bytes, "MiB per second"));
-        } else {
-            charts.push(of.bars(Measure::Mean, "Mean latency"));
-            charts.push(of.histogram());
-            charts.push(of.cumulative());
-            charts.push(of.rates());
-            charts.push(of.latencies());
+        let of = Of { comparison, class, slots_max, is_large };
+        let mut charts = Vec::new();
+        if class.name != gather::ALL {
+            charts.extend([of.histogram(), of.cumulative(), of.rates(), of.latencies()]);
+        }
+        // On a large page the table says it.
+        if !is_large || class.name == gather::ALL {
+            charts.push(of.bars(Measure::Rate, "Requests per second"));
+            charts.push(match class.name.as_str() {
+                gather::ALL => of.bars(Measure::Bytes, "MiB per second"),
+                _ => of.bars(Measure::Mean, "Mean latency"),
+            });
         }
         if place == 0 {
             charts.push(costs(comparison));
@@ -80,6 +90,8 @@ struct Of<'a> {
     comparison: &'a Comparison,
     class: &'a Class,
     slots_max: usize,
+    /// Whether tables have to be short.
+    is_large: bool,
 }
 
 /// None if the runs do not have what it shows.
@@ -196,7 +208,7 @@ impl<'a> Of<'a> {
                 }
             })
             .collect();
-        let table = self.stretches(named, |line| timeline::rates(line, STRETCHES));
+        let table = self.stretches(named, timeline::rates);
         let about = said(drawn.iter().map(|panel| (panel.label, panel.note.clone())));
         let title = self.title("Requests per second over time, and their deviation");
         let name = self.name("rate over time");
@@ -217,7 +229,7 @@ impl<'a> Of<'a> {
             })
             .filter(|panel| !panel.slots.is_empty())
             .collect();
-        let table = self.stretches(units::latency, |line| timeline::latencies(line, STRETCHES));
+        let table = self.stretches(units::latency, timeline::latencies);
         let about = said(drawn.iter().map(|panel| (panel.label, panel.note.clone())));
         let name = self.name("latency over time");
         // With peaks far above the rest, the rest would be a line on the ground.
@@ -246,17 +258,20 @@ impl<'a> Of<'a> {
     fn stretches(
         &self,
         named: impl Fn(f64) -> String,
-        slots: impl Fn(&[Point]) -> Vec<Slot>,
+        slots: impl Fn(&[Point], usize) -> Vec<Slot>,
     ) -> Table {
+        let rows = if self.is_large { STRETCHES_OF_LARGE_PAGE } else { STRETCHES };
         let lines: Vec<(&str, Vec<Slot>)> =
-            self.lines().map(|(_, label, line)| (label, slots(line))).collect();
+            self.lines().map(|(_, label, line)| (label, slots(line, rows))).collect();
         let mut table = Table::new(heads("from", lines.iter().map(|line| line.0)));
-        for row in 0..STRETCHES {
+        for row in 0..rows {
             let of_row = || lines.iter().map(|line| line.1.get(row));
             let Some(from) = of_row().flatten().map(|slot| slot.from).reduce(f64::min) else {
                 break;
             };
             let cells = of_row().map(|slot| match slot {
+                Some(slot) if self.is_large => Cell::from(named(slot.mean)),
+                Some(slot) if self.is_large => Cell::from(named(slot.mean)),
                 Some(slot) => Cell::from(named(slot.mean)).note(format!(
                     "{} to {}",
                     named(slot.least),
@@ -309,10 +324,16 @@ fn heads<'a>(first: &str, rest: impl Iterator<Item = &'a str>) -> Vec<String> {
     std::iter::once(first.to_owned()).chain(rest.map(str::to_owned)).collect()
 }
 
-/// One sentence for people who do not see the chart.
+/// One sentence for people who do not see the chart. They have the table for the rest.
 fn said<'a>(parts: impl Iterator<Item = (&'a str, String)>) -> String {
-    let parts: Vec<String> =
+    const SAID_MAX: usize = 4;
+    let mut parts: Vec<String> =
         parts.map(|(label, text)| format!("{label}: {}", text.trim_end())).collect();
+    let more = parts.len().saturating_sub(SAID_MAX);
+    if more > 0 {
+        parts.truncate(SAID_MAX);
+        parts.push(format!("{more} more in the table"));
+    }
     format!("{}.", parts.join("; "))
 }
 

@@ -12,22 +12,21 @@ const LABEL_CHARACTERS_MAX: usize = 32;
 pub fn text(comparison: &Comparison) -> String {
     let mut out = String::new();
     for class in &comparison.classes {
-        let mut lines =
-            vec![line(&class.title, Measure::ALL.map(|measure| measure.title().to_owned()))];
-        for (head, row) in comparison.runs.iter().zip(&class.rows) {
+        let measures = Comparison::measures(class);
+        let titles = measures.iter().map(|measure| measure.title().to_owned());
+        let mut lines = vec![line(&class.title, titles)];
+        for (index, (head, row)) in comparison.runs.iter().zip(&class.rows).enumerate() {
             let Some(row) = row else { continue };
-            let figures = Measure::ALL.map(|measure| {
-                row.figure(measure).map_or_else(|| "-".to_owned(), |f| measure.shown(f))
+            let figures = measures.iter().map(|measure| {
+                row.figure(*measure).map_or_else(|| "-".to_owned(), |f| measure.shown(f))
             });
             lines.push(line(&head.label, figures));
-            if row.changes.iter().any(Option::is_some)
-                && row.changes.iter().any(|c| *c != Some(0.0))
-            {
-                let changes = Measure::ALL
-                    .map(|measure| row.change(measure).map_or_else(String::new, units::change));
-                if head.label != comparison.runs[0].label {
-                    lines.push(line("", changes));
-                }
+            let is_changed = measures.iter().any(|measure| row.change(*measure).is_some());
+            if index > 0 && is_changed {
+                let changes = measures
+                    .iter()
+                    .map(|measure| row.change(*measure).map_or_else(String::new, units::change));
+                lines.push(line("", changes));
             }
         }
         out.push_str(&aligned(&lines));
@@ -89,7 +88,7 @@ pub(super) fn percentile_name(share: f64) -> String {
     format!("p{}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn line<const N: usize>(head: &str, cells: [String; N]) -> Vec<String> {
+fn line(head: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
     std::iter::once(head.to_owned()).chain(cells).collect()
 }
 

@@ -85,7 +85,12 @@ impl Chart {
             Anchor::End => " e",
         };
         let (x, y, text) = (unit(at.0), unit(at.1), escaped(text));
-        self.push(&format!(r#"<text class="{class}{anchor}" x="{x}" y="{y}">{text}</text>"#));
+        let class = format!("{class}{anchor}");
+        let class = match class.trim_start() {
+            "" => String::new(),
+            class => format!(r#" class="{class}""#),
+        };
+        self.push(&format!(r#"<text{class} x="{x}" y="{y}">{text}</text>"#));
     }
 
     pub(super) fn rectangle(&mut self, class: &str, at: (f64, f64), size: (f64, f64)) {
@@ -95,14 +100,13 @@ impl Chart {
         ));
     }
 
-    /// As part of a page. The page gives each its own number, which its names are made of.
+    /// As part of a page.
     #[must_use]
-    pub fn inline(&self, number: usize) -> String {
+    pub fn inline(&self) -> String {
         let (title, about) = (escaped(&self.title), escaped(&self.about));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" \
-             aria-labelledby=\"t{number} d{number}\"><title id=\"t{number}\">{title}</title>\
-             <desc id=\"d{number}\">{about}</desc>\n{}</svg>",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\">\
+             <title>{title}</title><desc>{about}</desc>\n{}</svg>",
             unit(WIDTH),
             unit(self.height),
             self.body
@@ -117,8 +121,8 @@ impl Chart {
         let (width, height) = (unit(WIDTH), unit(self.height + HEAD));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -{HEAD} {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" role=\"img\" aria-labelledby=\"t d\">\n\
-             <title id=\"t\">{title}</title>\n<desc id=\"d\">{about}</desc>\n\
+             width=\"{width}\" height=\"{height}\" role=\"img\">\n\
+             <title>{title}</title>\n<desc>{about}</desc>\n\
              <style>\n{}@media (prefers-color-scheme:dark){{\n{}}}\n</style>\n\
              <rect class=\"ground\" y=\"-{HEAD}\" width=\"{width}\" height=\"{height}\"/>\n\
              <text class=\"h\" x=\"8\" y=\"-10\">{title}</text>\n{}</svg>\n",
@@ -161,8 +165,8 @@ pub(super) fn style(colour: impl Fn(&str) -> String) -> String {
             out,
             "svg .s{index} .l,svg .s{index} .t,svg .s{index} .k,svg .s{index} .o{{stroke:{colour}}}\
              svg .s{index} .l{{stroke-dasharray:{dash}}}\
-             svg .s{index} .k,svg .s{index} .f,svg .s{index} .band,svg .s{index} .i\
-             {{fill:{colour}}}"
+             svg .s{index} .k,svg .s{index} .f,svg .s{index} .band,svg .s{index} .i,\
+             svg .s{index} .p{{fill:{colour}}}"
         );
     }
     out
@@ -173,12 +177,11 @@ fn series(index: usize) -> &'static str {
     ["s0", "s1", "s2", "s3", "s4"][index % 5]
 }
 
-/// The sign of a series at a point, 7 units wide: the second five are hollow.
+/// The sign of a series at each of these points, 7 units wide: the second five are hollow.
 #[must_use]
-pub(super) fn marker(index: usize, at: (f64, f64)) -> String {
+pub(super) fn markers(index: usize, places: &[(f64, f64)]) -> String {
     let index = index % SERIES_MAX;
     let class = if index < 5 { "k" } else { "o" };
-    let (x, y) = (unit(at.0), unit(at.1));
     let shape = match index % 5 {
         0 => "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",
         1 => "m-3-3h6v6h-6z",
@@ -186,7 +189,9 @@ pub(super) fn marker(index: usize, at: (f64, f64)) -> String {
         3 => "m0-4l4 4l-4 4l-4-4z",
         _ => "m0 3.8l-3.6-6.4h7.2z",
     };
-    format!(r#"<path class="{class}" d="M{x} {y}{shape}"/>"#)
+    let path: String =
+        places.iter().map(|(x, y)| format!("M{} {}{shape}", unit(*x), unit(*y))).collect();
+    format!(r#"<path class="{class}" d="{path}"/>"#)
 }
 
 /// A polyline's `d`, in tenths of a unit, each point relative to the one before.
@@ -274,7 +279,7 @@ mod tests {
     #[test]
     fn series_differ_in_dashes_and_markers() {
         let signs: std::collections::BTreeSet<String> =
-            (0..SERIES_MAX).map(|index| marker(index, (0.0, 0.0))).collect();
+            (0..SERIES_MAX).map(|index| markers(index, &[(0.0, 0.0)])).collect();
         let dashes: std::collections::BTreeSet<&str> = DASHES.into_iter().collect();
         assert_eq!((signs.len(), dashes.len()), (SERIES_MAX, SERIES_MAX));
     }

@@ -73,7 +73,8 @@ impl Table {
             "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>\n\
              <caption>{caption}</caption>\n<thead><tr>"
         );
-        let class = |column| if self.is_figures(column) { " class=\"r\"" } else { "" };
+        // Figures, which stand right, are most cells: they need no class.
+        let class = |column| if self.is_figures(column) { "" } else { " class=\"t\"" };
         for (column, name) in self.head.iter().enumerate() {
             let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(column), escaped(name));
         }
@@ -104,8 +105,7 @@ impl Table {
 pub struct Page {
     title: String,
     body: String,
-    charts: usize,
-    /// A section, a grid of charts is open.
+    /// Whether a section, a grid of charts is open.
     is_in_section: bool,
     is_in_grid: bool,
 }
@@ -115,7 +115,7 @@ impl Page {
     pub fn new(title: &str) -> Self {
         let body = format!("<header><h1>{}</h1></header>\n<main>\n", escaped(title));
         let title = title.to_owned();
-        Self { title, body, charts: 0, is_in_section: false, is_in_grid: false }
+        Self { title, body, is_in_section: false, is_in_grid: false }
     }
 
     /// Begins a section.
@@ -161,13 +161,12 @@ impl Page {
             self.body.push_str("<div class=\"charts\">\n");
             self.is_in_grid = true;
         }
-        self.charts += 1;
         let _ = write!(
             self.body,
             "<figure>\n<figcaption>{}</figcaption>\n{}\n<details><summary>The numbers</summary>\n\
              {}</details>\n</figure>\n",
             escaped(&chart.title),
-            chart.inline(self.charts),
+            chart.inline(),
             table.markup(&chart.title)
         );
         self

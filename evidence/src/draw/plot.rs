@@ -4,22 +4,22 @@
 //! apart until they do not cover each other, and a thin line leads to where the curve ends.
 
 use super::{
-    chart::{Anchor, Chart, SERIES_MAX, WIDTH, marker, polyline, unit},
+    chart::{Anchor, Chart, SERIES_MAX, WIDTH, markers, polyline, unit},
     scale::Scale,
     text::shortened,
     units,
 };
 
 /// The area between the axes, in units.
-const LEFT: f64 = 52.0;
-const RIGHT: f64 = WIDTH - 138.0;
+const LEFT: f64 = 56.0;
+const RIGHT: f64 = WIDTH - 148.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 268.0;
 const HEIGHT: f64 = 312.0;
 /// Between two names: the height of the larger text.
 const LABEL_GAP: f64 = 18.0;
 /// Of a name in the right margin.
-const LABEL_CHARACTERS_MAX: usize = 14;
+const LABEL_CHARACTERS_MAX: usize = 12;
 
 /// A histogram: the first bucket holds what took up to `1 us`, each next one up to twice as long.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,9 +78,8 @@ pub fn histogram(name: &str, title: &str, about: &str, series: &[Powers<'_>]) ->
             let points: Vec<(f64, f64)> = stretch.iter().map(|bucket| place(*bucket)).collect();
             chart.push(&format!("<path class=\"l\" d=\"{}\"/>", polyline(&points)));
         }
-        for bucket in &held {
-            chart.push(&marker(one.index, place(*bucket)));
-        }
+        let all: Vec<(f64, f64)> = held.iter().map(|bucket| place(*bucket)).collect();
+        chart.push(&markers(one.index, &all));
         chart.push("</g>");
         if let Some(bucket) = held.last() {
             labels.push(Label { end: Some(place(*bucket)), label: one.label, index: one.index });
@@ -106,7 +105,7 @@ pub fn cumulative(name: &str, title: &str, about: &str, series: &[Shares<'_>]) -
         for (at, share) in &one.points {
             let here = (x.place(*at), y.place(*share));
             let before = placed[placed.len() - 1];
-            if (here.0 - before.0).abs() >= 3.0 || (here.1 - before.1).abs() >= 4.0 {
+            if (here.0 - before.0).abs() >= 4.0 || (here.1 - before.1).abs() >= 8.0 {
                 // Up to the first bucket there is nothing.
                 if placed.len() == 1 {
                     placed.push((x.place(at / 1.3).max(LEFT), BOTTOM));
@@ -120,11 +119,9 @@ pub fn cumulative(name: &str, title: &str, about: &str, series: &[Shares<'_>]) -
         placed.push((RIGHT, end.map_or(BOTTOM, |end| end.1)));
         chart.push(&format!("<g class=\"s{}\">", one.index % SERIES_MAX));
         chart.push(&format!("<path class=\"l\" d=\"{}\"/>", polyline(&placed)));
-        for share in [0.25, 0.5, 0.75] {
-            if let Some(at) = crossing(&placed, y.place(share)) {
-                chart.push(&marker(one.index, (at, y.place(share))));
-            }
-        }
+        let signs = [0.25, 0.5, 0.75].map(|share| y.place(share));
+        let signs = signs.iter().filter_map(|y| Some((crossing(&placed, *y)?, *y)));
+        chart.push(&markers(one.index, &signs.collect::<Vec<_>>()));
         chart.push("</g>");
         let half = one.points.iter().find(|point| point.1 >= 0.5).map_or(0.0, |point| point.0);
         labels.push((half, Label { end: None, label: one.label, index: one.index }));
@@ -188,9 +185,9 @@ fn name_lines(chart: &mut Chart, mut labels: Vec<Label<'_>>) {
             chart.push(&format!(r#"<path class="grid" d="M{x1} {y1}L{x2} {y2}"/>"#));
         }
         chart.push(&format!("<g class=\"s{}\">", label.index % SERIES_MAX));
-        chart.push(&marker(label.index, (at, y)));
+        chart.push(&markers(label.index, &[(at, y)]));
         let name = shortened(label.label, LABEL_CHARACTERS_MAX);
-        chart.text("i", (at + 8.0, y + 4.5), Anchor::Start, &name);
+        chart.text("p", (at + 8.0, y + 4.5), Anchor::Start, &name);
         chart.push("</g>");
     }
 }
