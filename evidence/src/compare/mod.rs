@@ -100,7 +100,7 @@ pub struct Comparison {
 pub struct Head {
     /// No two are alike.
     pub label: String,
-    /// At most 12 characters, for charts; no two are alike.
+    /// At most 14 characters, for charts; no two are alike.
     pub short: String,
     pub run: Run,
 }
@@ -214,10 +214,10 @@ fn heads(runs: &[Run]) -> Vec<Head> {
             label = format!("{wanted} ({number})");
             number += 1;
         }
-        let mut short = crate::draw::text::shortened(&label, 12);
+        let mut short = crate::draw::text::shortened(&label, 14);
         if heads.iter().any(|head| head.short == short) {
             let number = index + 1;
-            short = format!("{number} {}", crate::draw::text::shortened(&label, 9));
+            short = format!("{number} {}", crate::draw::text::shortened(&label, 11));
         }
         let run = Run { classes: Vec::new(), ..run.clone() };
         heads.push(Head { label, short, run });

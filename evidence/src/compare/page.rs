@@ -7,7 +7,11 @@ use crate::draw::{Cell, Page, Table, units};
 #[must_use]
 pub fn page(comparison: &Comparison, title: &str) -> String {
     let mut page = Page::new(title);
-    page.list(&comparison.findings());
+    // A number stays on one line with its sign.
+    let findings = comparison.findings();
+    let findings: Vec<String> =
+        findings.iter().map(|finding| finding.replace(" %", "\u{a0}%")).collect();
+    page.list(&findings);
     let pictures = pictures::all(comparison);
     for (place, class) in comparison.classes.iter().enumerate() {
         page.section(&capital(&class.title));

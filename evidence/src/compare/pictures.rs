@@ -210,7 +210,7 @@ impl<'a> Of<'a> {
             .collect();
         let table = self.stretches(named, timeline::rates);
         let about = said(drawn.iter().map(|panel| (panel.label, panel.note.clone())));
-        let title = self.title("Requests per second over time, and their deviation");
+        let title = self.title("Requests per second over time");
         let name = self.name("rate over time");
         (!drawn.is_empty())
             .then(|| (panels(&name, &title, &about, (units::short, false), &drawn), table))
@@ -237,11 +237,7 @@ impl<'a> Of<'a> {
         let most = slots().map(|slot| slot.largest.max(slot.mean + slot.deviation));
         let means = slots().map(|slot| slot.mean).sum::<f64>() / slots().count().max(1) as f64;
         let is_log = most.fold(0.0, f64::max) > 10.0 * means;
-        let kind = if is_log {
-            "Latency over time, logarithmic, and its deviation"
-        } else {
-            "Latency over time, and its deviation"
-        };
+        let kind = if is_log { "Latency over time, logarithmic" } else { "Latency over time" };
         let title = self.title(kind);
         (!drawn.is_empty())
             .then(|| (panels(&name, &title, &about, (units::tick, is_log), &drawn), table))
@@ -287,9 +283,7 @@ impl<'a> Of<'a> {
 
 fn costs(comparison: &Comparison) -> Drawn {
     let mut lines = table::costs(comparison).into_iter();
-    let mut head = lines.next()?;
-    "run".clone_into(head.first_mut()?);
-    let mut table = Table::new(head);
+    let mut table = Table::new(lines.next()?);
     for line in lines {
         table.row(line);
     }

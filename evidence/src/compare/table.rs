@@ -61,7 +61,7 @@ pub(super) const LEGEND: [&str; 3] = [
 pub(super) fn costs(comparison: &Comparison) -> Vec<Vec<String>> {
     let percentile = percentile_name(comparison.percentile);
     let mut lines = vec![vec![
-        "price".to_owned(),
+        "run".to_owned(),
         "price".to_owned(),
         "requests/s".to_owned(),
         "per request/s".to_owned(),

@@ -6,8 +6,8 @@
 use super::chart::{Anchor, Chart, SERIES_MAX, WIDTH};
 use super::text::shortened;
 
-const LEFT: f64 = 4.0;
-const RIGHT: f64 = WIDTH - 4.0;
+const LEFT: f64 = 0.0;
+const RIGHT: f64 = WIDTH;
 /// From bar to bar.
 const STEP: f64 = 38.0;
 const THICK: f64 = 9.0;

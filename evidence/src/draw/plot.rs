@@ -12,14 +12,14 @@ use super::{
 
 /// The area between the axes, in units.
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = WIDTH - 148.0;
+const RIGHT: f64 = WIDTH - 166.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 268.0;
 const HEIGHT: f64 = 312.0;
 /// Between two names: the height of the larger text.
 const LABEL_GAP: f64 = 18.0;
 /// Of a name in the right margin.
-const LABEL_CHARACTERS_MAX: usize = 12;
+const LABEL_CHARACTERS_MAX: usize = 14;
 
 /// A histogram: the first bucket holds what took up to `1 us`, each next one up to twice as long.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,7 +146,7 @@ fn frame(chart: &mut Chart, x: &Scale, y: &Scale, named: impl Fn(f64) -> String,
         chart.line("grid", (LEFT, at), (RIGHT, at));
         chart.text("", (LEFT - 6.0, at + 4.5), Anchor::End, &named(value));
     }
-    chart.text("n", (4.0, 13.0), Anchor::Start, y_name);
+    chart.text("n", (0.0, 13.0), Anchor::Start, y_name);
     chart.line("axis", (LEFT, BOTTOM), (RIGHT, BOTTOM));
     for value in x.ticks() {
         let at = x.place(value);

@@ -46,11 +46,15 @@ pub fn short(value: f64) -> String {
     format!("{}{unit}", if number == "-0" { "0" } else { number })
 }
 
-/// `+36.1 %`, `-25.5 %`, `0.0 %`.
+/// `+36.1 %`, `-25.5 %`, `0.0 %`, `+5,479 %`.
 #[must_use]
 pub fn change(per_cent: f64) -> String {
     if !per_cent.is_finite() {
         return "-".to_owned();
+    }
+    if per_cent.abs() >= 999.95 {
+        let sign = if per_cent < 0.0 { "" } else { "+" };
+        return format!("{sign}{} %", thousands(per_cent));
     }
     let text = format!("{per_cent:+.1} %");
     if matches!(text.as_str(), "+0.0 %" | "-0.0 %") { "0.0 %".to_owned() } else { text }
@@ -131,6 +135,7 @@ mod tests {
         assert_eq!(change(36.07), "+36.1 %");
         assert_eq!(change(-25.51), "-25.5 %");
         assert_eq!(change(-0.01), "0.0 %");
+        assert_eq!(change(5479.2), "+5,479 %");
     }
 
     #[test]
