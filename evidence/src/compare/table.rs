@@ -44,7 +44,15 @@ pub fn text(comparison: &Comparison) -> String {
             let _ = writeln!(out, "{}: {}", visible(&head.label), visible(note));
         }
     }
-    let _ = writeln!(out, "{}", LEGEND.join("\n"));
+    // Only what the tables use.
+    let signs: [&[char]; 3] = [&['≤', '~', '>'], &[], &[]];
+    let words = ["", Measure::Deviation.title(), Measure::Raggedness.title()];
+    for (line, (signs, word)) in LEGEND.iter().zip(signs.iter().zip(words)) {
+        let is_used = if word.is_empty() { out.contains(*signs) } else { out.contains(word) };
+        if is_used {
+            let _ = writeln!(out, "{line}");
+        }
+    }
     out
 }
 

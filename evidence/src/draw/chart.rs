@@ -116,16 +116,19 @@ impl Chart {
     /// As a file of its own, with its title above it.
     #[must_use]
     pub fn standalone(&self) -> String {
-        const HEAD: f64 = 30.0;
+        /// Around the chart, and of the title.
+        const EDGE: f64 = 12.0;
+        const HEAD: f64 = 36.0;
         let (title, about) = (escaped(&self.title), escaped(&self.about));
-        let (width, height) = (unit(WIDTH), unit(self.height + HEAD));
+        let (left, top) = (unit(-EDGE), unit(-HEAD));
+        let (width, height) = (unit(WIDTH + 2.0 * EDGE), unit(self.height + HEAD + EDGE));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -{HEAD} {width} {height}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{left} {top} {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\">\n\
              <title>{title}</title>\n<desc>{about}</desc>\n\
              <style>\n{}@media (prefers-color-scheme:dark){{\n{}}}\n</style>\n\
-             <rect class=\"ground\" y=\"-{HEAD}\" width=\"{width}\" height=\"{height}\"/>\n\
-             <text class=\"h\" x=\"8\" y=\"-10\">{title}</text>\n{}</svg>\n",
+             <rect class=\"ground\" x=\"{left}\" y=\"{top}\" width=\"{width}\" \
+             height=\"{height}\"/>\n<text class=\"h\" x=\"0\" y=\"-13\">{title}</text>\n{}</svg>\n",
             style(|name| colour(name, false).to_owned()),
             style(|name| colour(name, true).to_owned()),
             self.body

@@ -224,3 +224,38 @@ fn page_style() -> String {
         include_str!("page.css")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::bars::{Stack, stacked};
+
+    #[test]
+    fn a_page_of_all_its_parts_is_well_formed_and_charts_share_a_grid() {
+        let mut table = Table::new(["disk", "used", "state"]);
+        table.row(["<b>", "12 %", "online"]).row(["DATA_0001", "3 %"]);
+        let stack = Stack { label: "a&b", values: vec![f64::NAN, -1.0, 3.0], text: String::new() };
+        let chart = stacked("space", "Space <1>", "about", &["a", "b", "c"], &[stack]);
+        let mut page = Page::new("Group DATA & more");
+        page.paragraph("before any section").section("Space").chart(&chart, &table);
+        page.chart(&chart, &table).table("disks", &table).list(&["one", "two"]);
+        page.section("Alert log").lines("the last day", &["a <b>", "c\u{1b}[m"]);
+        let page = page.finish();
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let parsed = roxmltree::Document::parse_with_options(&page, options);
+        let document = parsed.unwrap_or_else(|error| panic!("{error}\n{page}"));
+        let count = |name: &str| {
+            document.descendants().filter(|node| node.tag_name().name() == name).count()
+        };
+        assert_eq!((count("section"), count("figure"), count("table")), (2, 2, 3));
+        assert_eq!(page.matches("<div class=\"charts\">").count(), 1);
+        assert!(page.contains("a &lt;b&gt;\nc\\u{1b}[m"));
+    }
+
+    #[test]
+    fn columns_of_figures_stand_right_and_others_left() {
+        let mut table = Table::new(["run", "p99", "state"]);
+        table.row(["a", "≤ 4 ms", "online"]).row(["b", "> 1.02 s", "3 of 4"]);
+        assert!(table.is_figures(1) && !table.is_figures(0) && !table.is_figures(2));
+    }
+}
