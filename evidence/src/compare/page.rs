@@ -2,6 +2,7 @@
 
 use super::{Comparison, gather, json, pictures, table};
 use crate::draw::{Cell, Page, Table, units};
+use crate::run::Loop;
 
 /// The page.
 #[must_use]
@@ -48,7 +49,10 @@ pub fn page(comparison: &Comparison, title: &str) -> String {
             targets(&run.targets),
             run.began.map_or_else(|| "-".to_owned(), date),
             if run.seconds > 0.0 { units::duration(run.seconds) } else { "-".to_owned() },
-            json::issued(run.issued).to_owned(),
+            match run.issued {
+                Loop::Unknown => "-".to_owned(),
+                known => json::issued(known).to_owned(),
+            },
         ]);
     }
     page.table("Where the figures come from", &runs);

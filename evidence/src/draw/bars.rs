@@ -75,7 +75,7 @@ pub fn stacked(
     for (index, (part, (x, y))) in parts.iter().zip(&keys).enumerate() {
         chart.push(&format!("<g class=\"s{}\">", index % SERIES_MAX));
         chart.rectangle("f", (*x, y - 10.0), (12.0, 12.0));
-        let name = format!("{} {}", index + 1, shortened(part, 24));
+        let name = format!("{} {}", index + 1, shortened(part, 32));
         chart.text("n", (x + 17.0, y + 0.5), Anchor::Start, &name);
         chart.push("</g>");
     }
@@ -113,7 +113,7 @@ fn key_places(parts: &[&str]) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (LEFT, 16.0);
     let mut places = Vec::new();
     for part in parts {
-        let wide = 52.0 + 9.0 * part.chars().count().min(24) as f64;
+        let wide = 52.0 + 9.0 * part.chars().count().min(32) as f64;
         if x > LEFT && x + wide > RIGHT {
             x = LEFT;
             y += 22.0;

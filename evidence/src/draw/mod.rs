@@ -1,10 +1,14 @@
 //! Charts as SVG, and the frame of a page that needs no network and no script.
 //!
 //! ```text
-//!   text      names from outside as XML and on a terminal      units     numbers with their units
-//!   scale     value to place, ticks                            chart     an SVG and its colours
-//!   plot      lines over two axes: histograms, distributions   panels    time lines, one below the other
-//!   bars      bars and stacked bars                            page      HTML: sections, tables, charts
+//!   text      names from outside as XML and on a terminal
+//!   units     numbers with their units
+//!   scale     value to place, ticks
+//!   chart     an SVG and its colours
+//!   plot      lines over two axes: histograms, distributions
+//!   panels    time lines, one below the other
+//!   bars      bars and stacked bars
+//!   page      HTML: sections, tables, charts
 //! ```
 //!
 //! Invariants:
