@@ -54,7 +54,7 @@ pub struct ClassRun {
     pub errors: u64,
     /// Empty if it is not known.
     pub latency: Buckets,
-    /// In nanoseconds, for what has a mean and no histogram.
+    /// In nanoseconds, for what has a mean and no histogram, or one that does not know the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
     /// Ascending.
@@ -79,10 +79,11 @@ pub struct Point {
 }
 
 impl ClassRun {
-    /// Nanoseconds.
+    /// Nanoseconds. A mean that was measured counts before one from the middles of buckets.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
-        self.latency.mean().or(self.mean)
+        let estimate = self.latency.mean();
+        if self.latency.is_exact() { estimate } else { self.mean.or(estimate) }
     }
 }
 
