@@ -49,6 +49,14 @@ struct State {
     wrong: Messages,
 }
 
+impl State {
+    fn merge(&mut self, number: u64, tallies: &[Tally]) {
+        let new = || vec![Tally::default(); tallies.len()];
+        let all = self.pending.entry(number).or_insert_with(new);
+        all.iter_mut().zip(tallies).for_each(|(sum, tally)| sum.merge(tally));
+    }
+}
+
 /// The first few of many messages.
 #[derive(Debug, Clone, Default)]
 pub struct Messages {
@@ -152,10 +160,15 @@ impl Collector {
 impl Sink for Collector {
     fn interval(&self, thread: usize, number: u64, tallies: &[Tally]) {
         let mut state = lock(&self.state);
-        let all =
-            state.pending.entry(number).or_insert_with(|| vec![Tally::default(); tallies.len()]);
-        all.iter_mut().zip(tallies).for_each(|(sum, tally)| sum.merge(tally));
+        state.merge(number, tallies);
         state.handed[thread] = Some(number + 1);
+        self.advance(&mut state);
+    }
+
+    fn rest(&self, thread: usize, number: u64, tallies: &[Tally]) {
+        let mut state = lock(&self.state);
+        state.merge(number, tallies);
+        state.handed[thread] = None;
         self.advance(&mut state);
     }
 

@@ -3,6 +3,7 @@
 use super::{Interval, Outcome};
 use crate::{
     buckets::Buckets,
+    model::Class,
     run::{ClassRun, Loop, Run},
 };
 use std::fmt::Write;
@@ -27,9 +28,10 @@ fn rate(number: f64) -> String {
     if number < 1000.0 { format!("{number:.2}") } else { format!("{number:.0}") }
 }
 
-/// The table of a run: a row for each class. `wanted` are the rates that were asked for.
+/// The table of a run: a row for each class. `wanted` are the rates that were asked for. Classes
+/// are called by their own names or by their sorts.
 #[must_use]
-pub fn table(run: &Run, wanted: &[f64]) -> String {
+pub fn table(run: &Run, wanted: &[f64], by_name: bool) -> String {
     let mut rows = vec![
         [
             "class",
@@ -54,7 +56,7 @@ pub fn table(run: &Run, wanted: &[f64]) -> String {
         let at = |share| latency.percentile(share).map_or("-".to_owned(), |n| duration(n as f64));
         let max = latency.moments.map_or("-".to_owned(), |moments| duration(moments.max as f64));
         rows.push([
-            class.class.map_or(class.name.clone(), |class| class.title().to_owned()),
+            title(class, by_name).to_owned(),
             class.requests.to_string(),
             wanted.map_or("-".to_owned(), rate),
             rate(class.requests as f64 / seconds),
@@ -69,6 +71,13 @@ pub fn table(run: &Run, wanted: &[f64]) -> String {
         ]);
     }
     aligned(&rows)
+}
+
+fn title(class: &ClassRun, by_name: bool) -> &str {
+    match class.class {
+        Some(of) if !by_name => of.title(),
+        _ => &class.name,
+    }
 }
 
 /// Rows with columns of one width: the first to the left, others to the right.
@@ -97,10 +106,10 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 pub fn report(outcome: &Outcome) -> String {
     let run = &outcome.run;
     let mut text = heading(run);
-    text += &table(run, &outcome.wanted);
+    text += &table(run, &outcome.wanted, false);
     for class in &run.classes {
         text.push('\n');
-        text += &histogram(class.class.map_or(&class.name, |class| class.title()), &class.latency);
+        text += &histogram(title(class, false), &class.latency);
     }
     text += &notes(run);
     text
@@ -208,38 +217,34 @@ pub fn live(classes: &[&str], interval: &Interval) -> Vec<String> {
     lines
 }
 
-/// The I/O profile as a database's report has it. `redo` is the class of the log.
+/// The I/O profile as a database's report has it.
 #[must_use]
-pub fn profile(
-    run: &Run,
-    redo: impl Fn(&ClassRun) -> bool,
-    reads: impl Fn(&ClassRun) -> bool,
-) -> String {
+pub fn profile(run: &Run) -> String {
     let seconds = run.seconds.max(f64::MIN_POSITIVE);
-    let sum = |is: &dyn Fn(&ClassRun) -> bool, bytes: bool| -> f64 {
-        let of = |class: &&ClassRun| if bytes { class.bytes } else { class.requests };
-        run.classes.iter().filter(|class| is(class)).map(|class| of(&class) as f64).sum::<f64>()
+    let is_read = |class: &ClassRun| class.class.is_some_and(Class::reads);
+    let is_redo = |class: &ClassRun| class.class == Some(Class::LogWrite);
+    let sum = |is: &dyn Fn(&ClassRun) -> bool, of: fn(&ClassRun) -> u64| -> f64 {
+        run.classes.iter().filter(|class| is(class)).map(|class| of(class) as f64).sum::<f64>()
             / seconds
     };
-    let read = |class: &ClassRun| reads(class);
-    let write = |class: &ClassRun| !reads(class);
     let row = |name: &str, read: f64, write: f64| {
         let [all, read, write] = [read + write, read, write].map(thousands);
-        format!("{name:>27} {all:>17} {read:>15} {write:>15}\n")
+        format!("{name:>26} {all:>18} {read:>15} {write:>15}\n")
     };
-    let database = |class: &ClassRun| !reads(class) && !redo(class);
-    let log = |class: &ClassRun| !reads(class) && redo(class);
+    let is_write = |class: &ClassRun| !is_read(class);
+    let is_data = |class: &ClassRun| !is_read(class) && !is_redo(class);
+    let requests = |class: &ClassRun| class.requests;
+    let bytes = |class: &ClassRun| class.bytes;
     let mut text =
         "IO Profile                  Read+Write/Second     Read/Second    Write/Second\n\
-                    ~~~~~~~~~~                  ----------------- --------------- ---------------\n"
+         ~~~~~~~~~~                  ----------------- --------------- ---------------\n"
             .to_owned();
-    text += &row("Total Requests:", sum(&read, false), sum(&write, false));
-    text += &row("Database Requests:", sum(&read, false), sum(&database, false));
+    let reads = sum(&is_read, requests);
+    text += &row("Total Requests:", reads, sum(&is_write, requests));
+    text += &row("Database Requests:", reads, sum(&is_data, requests));
     text += &row("Optimized Requests:", 0.0, 0.0);
-    text += &row("Redo Requests:", 0.0, sum(&log, false));
-    text += &row("Total (MB):", sum(&read, true) / MIB, sum(&write, true) / MIB);
-    text += &row("Database (MB):", sum(&read, true) / MIB, sum(&database, true) / MIB);
-    text += &row("Redo (MB):", 0.0, sum(&log, true) / MIB);
+    text += &row("Redo Requests:", 0.0, sum(&is_redo, requests));
+    text += &row("Total (MB):", sum(&is_read, bytes) / MIB, sum(&is_write, bytes) / MIB);
     text
 }
 

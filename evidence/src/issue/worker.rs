@@ -82,6 +82,9 @@ pub trait Sink {
     /// The requests of a thread up to the end of an interval, counted from 0, since the last call.
     fn interval(&self, thread: usize, number: u64, tallies: &[Tally]);
 
+    /// The same of an interval that has only begun: the thread hands over no more.
+    fn rest(&self, thread: usize, number: u64, tallies: &[Tally]);
+
     fn wrong(&self, wrong: &Wrong);
 
     fn failed(&self, request: &Request, error: &io::Error);
@@ -182,7 +185,7 @@ impl<'a, E: Engine> Worker<'a, E> {
             }
         }
         self.ending.unissued = source.unissued();
-        self.sink.interval(self.thread, self.interval, &self.tallies);
+        self.sink.rest(self.thread, self.interval, &self.tallies);
         Ok(self.ending)
     }
 
