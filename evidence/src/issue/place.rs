@@ -146,6 +146,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn one(area: Range<u64>) -> Vec<Range<u64>> {
+        std::iter::once(area).collect()
+    }
+
     #[test]
     fn the_log_has_the_end_for_itself() {
         let areas = Areas::of(160 * MIB, true, true);
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn random_places_are_even_over_the_target() {
-        let mut places = Places::new(Class::RandomRead, 8192, vec![0..MIB], 0, 7);
+        let mut places = Places::new(Class::RandomRead, 8192, one(0..MIB), 0, 7);
         let mut seen = [0_u32; 128];
         (0..128_000).for_each(|_| seen[(places.next().1 / 8192) as usize] += 1);
         // Five deviations of 1,000.
@@ -188,11 +192,11 @@ mod tests {
 
     #[test]
     fn a_log_is_one_stream_and_scans_are_sequences() {
-        let mut log = Places::new(Class::LogWrite, 8192, vec![MIB..2 * MIB], 0, 7);
+        let mut log = Places::new(Class::LogWrite, 8192, one(MIB..2 * MIB), 0, 7);
         let places: Vec<u64> = (0..129).map(|_| log.next().1).collect();
         assert!((0..128).all(|number| places[number] == MIB + number as u64 * 8192));
         assert_eq!(places[128], MIB);
-        let mut scans = Places::new(Class::LargeRead, MIB, vec![0..1024 * MIB], 0, 7);
+        let mut scans = Places::new(Class::LargeRead, MIB, one(0..1024 * MIB), 0, 7);
         let places: Vec<u64> = (0..STREAMS * 60).map(|_| scans.next().1).collect();
         let steps = places.windows(STREAMS + 1).filter(|w| w[STREAMS] == w[0] + MIB).count();
         assert!(steps > STREAMS * 50, "{steps}");

@@ -131,7 +131,8 @@ impl Load {
             let schedule = Schedule::new(Arrivals::Spread, self.rate, 0, 1, class as u64);
             let pace = if self.is_closed { Pace::Closed(schedule) } else { Pace::Open(schedule) };
             let of = if *kind == Kind::Read { Class::RandomRead } else { Class::RandomWrite };
-            let places = Places::new(of, SIZE as u64, vec![0..TARGET], 0, class as u64);
+            let places =
+                Places::new(of, SIZE as u64, std::iter::once(0..TARGET).collect(), 0, class as u64);
             Lane::new(class, SIZE, *kind, places, pace, self.depth, self.rate)
         });
         let mut lanes = Lanes::new(lanes.collect(), limits, versions.clone());
@@ -210,12 +211,12 @@ fn a_timer_that_ends_late_is_no_latency_of_the_target_up_to_a_millisecond() {
 #[test]
 fn eight_hours_of_a_worker_have_every_request_in_a_bounded_time_line() {
     let mut load = Load::reads(Fake::new(8, 5 * SECOND..6 * SECOND), 8 * 3600);
-    load.rate = 20.0;
+    load.rate = 2.0;
     let (recorder, unissued, _) = load.run();
-    assert_eq!((recorder.total(0).requests, unissued), (8 * 3600 * 20, 0));
+    assert_eq!((recorder.total(0).requests, unissued), (8 * 3600 * 2, 0));
     let line = recorder.line(0);
     assert!(line.len() <= POINTS_MAX);
-    assert_eq!(line.iter().map(|point| point.requests).sum::<u64>(), 8 * 3600 * 20);
+    assert_eq!(line.iter().map(|point| point.requests).sum::<u64>(), 8 * 3600 * 2);
     assert!((recorder.seconds() - 8.0 * 3600.0).abs() < 1.0);
 }
 
