@@ -305,7 +305,7 @@ fn an_nbd_export_is_a_target() {
     thread::spawn(move || serve(&listener, 64 << 20));
     let target = format!("nbd+unix:///export?socket={}", socket.display());
     let plan = Plan { verify: true, depth: Some(4), fill: true, ..plan(mixed()) };
-    let outcome = measure(&plan, &[target.clone()], &mut Silent).expect("it runs");
+    let outcome = measure(&plan, std::slice::from_ref(&target), &mut Silent).expect("it runs");
     assert_eq!((outcome.wrong, outcome.errors), (0, 0), "{:?}", outcome.run.notes);
     assert!(outcome.run.classes.iter().all(|class| class.requests > 0));
     let error = measure(&plan, &[target], &mut Silent).expect_err("it carries something");

@@ -64,7 +64,7 @@ pub struct Drive<'a> {
     pub without_ring: bool,
 }
 
-/// What was measured.
+/// The measurements of a run.
 pub struct Measured {
     pub recorder: Recorder,
     pub failed: Messages,

@@ -1,4 +1,4 @@
-//! What a worker asks of the host: to transfer, to wait, and the time.
+//! The host as a worker sees it: it transfers, waits, and tells the time.
 //!
 //! Three are there: io_uring ([`super::ring`]), threads with calls that block ([`super::pool`]), and
 //! a fake with a clock of its own for tests.

@@ -170,7 +170,7 @@ impl Lanes {
 
     fn abandon(&mut self, end: u64, now: u64) -> Due {
         for lane in self.lanes.iter().filter(|lane| lane.is_open) {
-            // What is not due yet when it is stopped was never wanted.
+            // A request that is not due yet at the end was never wanted.
             let behind = end.min(now).saturating_sub(lane.due);
             self.unissued += behind as f64 / 1e9 * lane.rate;
         }

@@ -1,8 +1,9 @@
-//! What a target carries: it is not overwritten unless that is forced.
+//! Signs that a target carries something: it is not overwritten unless that is forced.
 //!
 //! In use is whatever the kernel says: mounted, swapped to, held by another driver, opened by a
 //! program for itself alone. Carried is a signature from the table below, or any byte that is not
-//! zero in the first or the last MiB. What is in use is never written, forced or not.
+//! zero in the first or the last MiB. A target in use is never written,
+//! forced or not.
 
 use super::stamp::SECTOR;
 use std::{

@@ -54,7 +54,7 @@ pub struct Closed {
     pub is_paced: bool,
 }
 
-/// What is to be issued, and how.
+/// The load to be issued, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// At most one of a class; those of rate 0 are left out.
@@ -213,7 +213,7 @@ pub(super) fn fill_targets(
     let part = Part { source: Box::new(source), slots: vec![(fill::DEPTH, fill::SIZE as usize)] };
     let drive = Drive {
         targets,
-        // Tickets are versions here, and nobody else writes.
+        // Tickets are versions here, and no other source writes.
         data: Data { versions: None, ..data.clone() },
         limits: Arc::new(Limits::default()),
         length: Length::Seconds(f64::MAX),
@@ -479,7 +479,7 @@ impl Plan {
     }
 }
 
-/// What a reader of the results should know of how they came about.
+/// Notes for a reader of the results: how they came about.
 pub(super) fn add_notes(measured: &Measured, notes: &mut Vec<String>) {
     if measured.engine != "io_uring" {
         notes.push(format!("issued by {}", measured.engine));

@@ -170,7 +170,7 @@ impl Line {
         Self { points: Vec::new(), open: Tally::default(), begin, length: INTERVAL }
     }
 
-    /// What happened up to `end`, since the last call.
+    /// The requests since the last call, up to `end`.
     fn add(&mut self, tally: &Tally, end: u64) {
         self.open.merge(tally);
         if end >= self.begin.saturating_add(self.length) {

@@ -38,7 +38,7 @@ pub struct Target {
     pub sector: u64,
     /// Whether all of it must be filled before it is read.
     pub is_new: bool,
-    /// What a reader of the results should know.
+    /// For a reader of the results.
     pub notes: Vec<String>,
     remove: Option<PathBuf>,
 }
@@ -269,7 +269,8 @@ fn refuse_carried(name: &str, carried: Option<String>) -> Result<(), IssueError>
         Some(carried) => Err(refused(
             name,
             format!(
-                "it carries {carried}; the load would destroy that: take another target, or say --force-overwrite"
+                "it carries {carried}; the load would destroy that: take another target, or say \
+                 --force-overwrite"
             ),
         )),
     }

@@ -119,7 +119,7 @@ impl Load {
         Self { fake, kinds, rate, depth, is_closed: false, is_verified: false, seconds }
     }
 
-    /// What was measured, and the messages about wrong blocks.
+    /// The measurements, unissued requests, and the messages about wrong blocks.
     fn run(self) -> (Recorder, u64, Vec<String>) {
         let limits = Arc::new(Limits::default());
         let end = self.seconds * SECOND;

@@ -341,7 +341,7 @@ mod tests {
         assert!(disk.versions.begin_write(0, 8192, 8192));
         assert!(!disk.versions.begin_write(0, 4096, 8192));
         assert!(disk.versions.begin_read(0, 12288, 4096).is_none());
-        // What was refused holds nothing.
+        // The refused write holds nothing.
         assert!(disk.versions.begin_write(0, 4096, 4096));
         disk.versions.end_write(0, 8192, 8192, None);
         assert!(disk.versions.begin_write(0, 8192, 4096));

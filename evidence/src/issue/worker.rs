@@ -28,7 +28,7 @@ pub const LAG_MAX: u64 = 1_000_000;
 /// Requests that are begun before the kernel hears of them.
 const BATCH: usize = 32;
 
-/// What a source wants to be transferred.
+/// A transfer that a source wants.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     /// Number of its class, for slots and tallies.

@@ -66,7 +66,7 @@ impl Event {
     }
 }
 
-/// What is to be issued.
+/// The load to be issued.
 #[derive(Debug, Clone)]
 pub struct Slob {
     pub parameters: Parameters,
@@ -81,9 +81,9 @@ pub struct Slob {
     pub ramp: f64,
 }
 
-/// What it measured.
+/// The measurements of it.
 #[derive(Debug, Clone)]
-pub struct Result {
+pub struct Results {
     pub outcome: Outcome,
     pub sessions: u64,
     pub executes: u64,
@@ -111,7 +111,7 @@ impl Slob {
         &self,
         targets: &[String],
         observer: &mut dyn Observer,
-    ) -> std::result::Result<Result, IssueError> {
+    ) -> Result<Results, IssueError> {
         if !self.block.is_power_of_two() || !(512..=65_536).contains(&self.block) {
             return Err(IssueError::Plan(format!("blocks of {} bytes are none", self.block)));
         }
@@ -171,7 +171,7 @@ impl Slob {
             notes,
         };
         let counters = lock(&counters);
-        Ok(Result {
+        Ok(Results {
             sessions: self.parameters.schemas * self.parameters.threads_per_schema,
             executes: counters.executes,
             syncs: counters.syncs.buckets(),
@@ -264,7 +264,7 @@ fn of_event(event: Event, total: &Tally, recorder: &super::recorder::Recorder) -
     }
 }
 
-impl Result {
+impl Results {
     fn class(&self, event: Event) -> Option<&ClassRun> {
         self.outcome.run.classes.iter().find(|class| class.name == event.name())
     }
