@@ -191,7 +191,8 @@ impl Versions {
                     return Err(What::Place { target, offset });
                 }
                 Content::Whole { .. } | Content::Damaged { .. } => return Err(What::Damaged),
-                Content::Foreign if acknowledged == UNKNOWN => {}
+                // Beside the first write of a block, any content from before is right.
+                Content::Foreign if acknowledged == UNKNOWN || is_moving => {}
                 Content::Foreign if right > 0 => return Err(What::Torn),
                 Content::Foreign => return Err(What::Foreign),
             }
@@ -333,6 +334,17 @@ mod tests {
         let after = disk.versions.begin_read(0, 3 * BLOCK, BLOCK).expect("no write");
         let found = disk.versions.check(0, 3 * BLOCK, &before[24576..32768], after);
         assert_eq!(found.map_err(|wrong| wrong.what), Err(What::Old { versions_behind: 1 }));
+    }
+
+    #[test]
+    fn a_read_beside_the_first_write_may_find_anything_from_before() {
+        let mut disk = Disk::new();
+        let before = disk.bytes[24576..32768].to_vec();
+        let began = disk.versions.begin_read(0, 3 * BLOCK, BLOCK).expect("no write");
+        disk.write(3);
+        assert_eq!(disk.versions.check(0, 3 * BLOCK, &before, began), Ok(()));
+        let after = disk.versions.begin_read(0, 3 * BLOCK, BLOCK).expect("no write");
+        assert!(disk.versions.check(0, 3 * BLOCK, &before, after).is_err());
     }
 
     #[test]
