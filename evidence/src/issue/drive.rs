@@ -31,6 +31,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const DRAIN: u64 = 10_000_000_000;
 /// Most threads of one worker that transfer by calls that block.
 const WAYS_MAX: usize = 64;
+/// Most connections of one worker to an export: servers limit them.
+const CONNECTIONS_MAX: usize = 16;
 
 /// How long a run measures.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -175,7 +177,8 @@ impl Drive<'_> {
         if let Some(ring) = host.ring(&slots, clock) {
             return run(ring?, self, collector, number, begin, &ranges, &mut *part.source);
         }
-        let pool = Pool::new(host.ways(slots.buffers.len().min(WAYS_MAX))?, &slots, clock)?;
+        let most = if host.files.is_some() { WAYS_MAX } else { CONNECTIONS_MAX };
+        let pool = Pool::new(host.ways(slots.buffers.len().min(most))?, &slots, clock)?;
         run(pool, self, collector, number, begin, &ranges, &mut *part.source)
     }
 }

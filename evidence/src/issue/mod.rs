@@ -85,6 +85,9 @@ pub enum IssueError {
     Target { name: String, what: String },
     #[error("cannot {doing} {name}: {source}")]
     Io { name: String, doing: &'static str, source: io::Error },
+    /// A signal came before anything was measured.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
     /// The machinery failed.
     #[error("the load cannot go on: {0}")]
     Threads(io::Error),
@@ -94,6 +97,6 @@ impl IssueError {
     /// Whether nothing had begun: arguments or targets are wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Threads(_))
+        !matches!(self, Self::Threads(_) | Self::Interrupted)
     }
 }

@@ -151,7 +151,7 @@ pub fn measure(
     let data = plan.data(&streams, &opened, began.as_nanos() as u64)?;
     notes.iter().for_each(|note| observer.say(note));
     if !fill_targets(plan, &opened, &data, observer)? {
-        return Err(IssueError::Plan("interrupted while targets were filled".to_owned()));
+        return Err(IssueError::Interrupted);
     }
     let threads = plan.threads_of(&streams);
     let limits = Arc::new(Limits::default());

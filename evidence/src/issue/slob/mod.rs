@@ -137,7 +137,7 @@ impl Slob {
         let data = Data { stamp, version, versions: None };
         let is_filled = fill_targets(&plan, &opened, &data, observer)?;
         if !is_filled || !self.wait_for_gate(observer) {
-            return Err(IssueError::Plan("interrupted before the sessions began".to_owned()));
+            return Err(IssueError::Interrupted);
         }
         let limits = Arc::new(Limits::default());
         let counters = Arc::new(Mutex::new(Counters::default()));
