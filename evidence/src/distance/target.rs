@@ -9,7 +9,6 @@
 //!
 //! The region is written once before anything is measured: a log has its blocks already.
 
-use rustix::fs::OFlags;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
@@ -108,9 +107,10 @@ impl Region {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(after == After::Remove);
         // A device that is mounted, or in use otherwise, cannot be opened so.
-        let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
-        let flags = (OFlags::DIRECT | OFlags::DSYNC | exclusive).bits();
-        options.custom_flags(i32::try_from(flags).unwrap_or_default());
+        let exclusive = if is_device { libc::O_EXCL } else { 0 };
+        // Not rustix's DSYNC, which is O_SYNC: with that each write has to make the file's times
+        // durable, too, and a file system needs some round trips more.
+        options.custom_flags(libc::O_DIRECT | libc::O_DSYNC | exclusive);
         let file = options.open(&path).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput if after == After::Remove => {
                 // It was made before direct I/O was refused.
