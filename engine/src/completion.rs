@@ -10,6 +10,10 @@
 //!      +--expire--> overdue --overdue().await--> Overdue; still pending, may be awaited again
 //! ```
 //!
+//! A completion may be [`delayed`](Completion::delay): its waiter sees the end later than the disk
+//! brought it, as if the disk were farther away. For the watchdog it has ended when the disk says so
+//! (a distance is no silence), and its latency has the delay in it.
+//!
 //! A completion is awaited on the thread that submitted it: a real disk's ring is driven by that
 //! thread alone.
 
@@ -19,7 +23,7 @@ use crate::{
         oneshot::Oneshot,
         pool::{Pooled, Reuse, Spare},
     },
-    world::World,
+    world::{Task, World},
 };
 use futures::task::AtomicWaker;
 use std::{
@@ -35,7 +39,7 @@ use std::{
             Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     thread::LocalKey,
     time::Duration,
 };
@@ -51,7 +55,6 @@ pub struct Done {
 
 /// The state that all handles of an I/O share. No handle waits for another here: each field is set
 /// by one of them, at most once, and read by the others.
-/// by the others.
 struct Shared {
     done: Oneshot<Done>,
     overdue: AtomicBool,
@@ -131,6 +134,40 @@ impl Reuse for Shared {
 pub struct Completion {
     shared: Pooled<Shared>,
     change: Option<Change>,
+    /// Boxed: that is rare.
+    delay: Option<Box<Delay>>,
+}
+
+/// By how much later than the disk brought it the waiter sees the end of an I/O.
+struct Delay {
+    time: Duration,
+    world: Arc<dyn World>,
+    /// What the disk has brought, while it is kept back.
+    done: Option<Done>,
+    sleep: Option<Task<'static, ()>>,
+}
+
+impl Delay {
+    /// The disk has brought the end, at `at` if that was measured. A write that has found no room
+    /// is tried again, and the next attempt is delayed: not this one, too.
+    fn keep_back(&mut self, done: Done, at: Option<Duration>) {
+        if done.result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            self.time = Duration::ZERO;
+        }
+        let now = self.world.monotonic();
+        let left = (at.unwrap_or(now) + self.time).saturating_sub(now);
+        self.sleep = (!left.is_zero()).then(|| self.world.sleep_precisely(left));
+        self.done = Some(done);
+    }
+
+    /// The end, if the disk has brought one and it was kept back for long enough.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Done>> {
+        if let Some(sleep) = &mut self.sleep {
+            ready!(sleep.as_mut().poll(context));
+            self.sleep = None;
+        }
+        Poll::Ready(self.done.take())
+    }
 }
 
 /// Ends one I/O; kept by the disk.
@@ -144,7 +181,7 @@ pub struct Expiry(Pooled<Shared>);
 #[must_use]
 pub fn completion() -> (Completion, Completer) {
     let shared: Pooled<Shared> = Pooled::new(|_| ());
-    (Completion { shared: shared.clone(), change: None }, Completer(shared))
+    (Completion { shared: shared.clone(), change: None, delay: None }, Completer(shared))
 }
 
 impl Completion {
@@ -167,6 +204,12 @@ impl Completion {
         self
     }
 
+    /// Its waiter sees its end `time` later than the disk brings it. Called before it is waited for.
+    pub fn delay(&mut self, world: &Arc<dyn World>, time: Duration) {
+        self.delay =
+            Some(Box::new(Delay { time, world: Arc::clone(world), done: None, sleep: None }));
+    }
+
     /// Starts to measure the latency of the I/O, which was submitted at `began`. Called before it
     /// is waited for.
     pub fn measure(&self, clock: &Arc<dyn World>, began: Duration) {
@@ -182,8 +225,17 @@ impl Completion {
     pub fn took(&self) -> Option<Took> {
         let time = self.shared.time.load(Acquire);
         let nanoseconds = |number: &AtomicU64| Duration::from_nanos(number.load(Relaxed));
-        (time != UNKNOWN)
-            .then(|| Took { at: nanoseconds(&self.shared.at), time: Duration::from_nanos(time) })
+        let delay = self.delay.as_ref().map_or(Duration::ZERO, |delay| delay.time);
+        (time != UNKNOWN).then(|| Took {
+            at: nanoseconds(&self.shared.at) + delay,
+            time: Duration::from_nanos(time) + delay,
+        })
+    }
+
+    /// When the disk brought its end, if that was measured.
+    fn ended_at(&self) -> Option<Duration> {
+        (self.shared.time.load(Acquire) != UNKNOWN)
+            .then(|| Duration::from_nanos(self.shared.at.load(Relaxed)))
     }
 
     /// A handle by which this I/O can be declared overdue.
@@ -192,12 +244,20 @@ impl Completion {
         Expiry(self.shared.clone())
     }
 
-    fn take(&mut self) -> Option<Done> {
-        let done = self.shared.done.take()?;
-        Some(match self.change.take() {
+    /// The end, if it is there; `Pending` while it is kept back.
+    fn poll_take(&mut self, context: &mut Context<'_>) -> Poll<Option<Done>> {
+        let mut done = self.shared.done.take();
+        let at = self.delay.as_ref().and_then(|_| self.ended_at());
+        if let Some(delay) = &mut self.delay {
+            if let Some(done) = done.take() {
+                delay.keep_back(done, at);
+            }
+            done = ready!(delay.poll(context));
+        }
+        Poll::Ready(done.map(|done| match self.change.take() {
             Some(change) => change(done),
             None => done,
-        })
+        }))
     }
 
     /// Waits until the I/O has ended (`Some`) or was declared overdue (`None`).
@@ -219,7 +279,7 @@ impl Completion {
         is_over: impl Fn(&Shared) -> bool,
     ) -> Poll<Option<Done>> {
         for registered in [false, true] {
-            if let Some(done) = self.take() {
+            if let Some(done) = ready!(self.poll_take(context)) {
                 return Poll::Ready(Some(done));
             }
             if is_over(&self.shared) {

@@ -150,10 +150,27 @@ pub fn block_on_polling<T>(time: &Arc<PollTime>, future: impl Future<Output = T>
 /// A future that ends when `duration` is over. Runs inside [`block_on`] only.
 #[must_use]
 pub fn sleep(duration: Duration) -> Sleep {
+    sleep_until(Instant::now(), duration, Duration::ZERO)
+}
+
+/// How late a thread may wake up that the kernel was to wake: timer slack, 50 us, and the way from
+/// sleep to the processor.
+const WAKE_UP_LATE: Duration = Duration::from_micros(120);
+
+/// The same, exact to some microseconds: it polls at its end instead of sleeping, and other futures
+/// of the thread go on meanwhile.
+#[must_use]
+pub fn sleep_precisely(duration: Duration) -> Sleep {
+    sleep_until(Instant::now(), duration, WAKE_UP_LATE.min(duration))
+}
+
+fn sleep_until(now: Instant, duration: Duration, early: Duration) -> Sleep {
     const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    let duration = duration.min(FOREVER);
     Sleep {
-        deadline: Instant::now() + duration.min(FOREVER),
+        deadline: now + duration,
+        wake_at: now + duration.saturating_sub(early),
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         registered: false,
     }
@@ -163,6 +180,8 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[derive(Debug)]
 pub struct Sleep {
     deadline: Instant,
+    /// The time of its timer. From then until the deadline it is polled again and again.
+    wake_at: Instant,
     id: u64,
     registered: bool,
 }
@@ -170,11 +189,16 @@ pub struct Sleep {
 impl Future for Sleep {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if Instant::now() >= self.deadline {
+        let now = Instant::now();
+        if now >= self.deadline {
             return Poll::Ready(());
         }
+        if now >= self.wake_at {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         self.registered = true;
-        let key = (self.deadline, self.id);
+        let key = (self.wake_at, self.id);
         DRIVER.with(|driver| driver.timers.borrow_mut().insert(key, context.waker().clone()));
         Poll::Pending
     }
@@ -185,7 +209,7 @@ impl Drop for Sleep {
         if self.registered {
             // If it is dropped on another thread than the one that polled it, that thread gets a
             // superfluous wake-up.
-            let key = (self.deadline, self.id);
+            let key = (self.wake_at, self.id);
             let waker = DRIVER.try_with(|driver| driver.timers.borrow_mut().remove(&key));
             drop(waker);
         }

@@ -334,6 +334,10 @@ impl World for RealWorld {
         Box::pin(executor::sleep(duration))
     }
 
+    fn sleep_precisely(&self, duration: Duration) -> Task<'static, ()> {
+        Box::pin(executor::sleep_precisely(duration))
+    }
+
     fn random(&self, bytes: &mut [u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {

@@ -746,6 +746,39 @@ fn timers_end_in_their_order() {
     });
 }
 
+/// A precise timer polls at its end. It is never early, and the timers and the I/O of the thread go
+/// on meanwhile.
+#[test]
+fn a_precise_timer_is_never_early_and_lets_others_go_on() {
+    under_each_engine(|world| {
+        block_on(async {
+            for micros in [0, 50, 500, 5000] {
+                let time = Duration::from_micros(micros);
+                let before = std::time::Instant::now();
+                let others = futures::future::join(world.sleep(time / 2), yields(3));
+                futures::future::join(world.sleep_precisely(time), others).await;
+                assert!(before.elapsed() >= time);
+            }
+            let long = world.sleep_precisely(Duration::from_secs(1000));
+            futures::future::select(long, world.sleep_precisely(Duration::from_millis(1))).await;
+        });
+    });
+}
+
+/// Pending for so many polls.
+async fn yields(times: usize) {
+    let mut left = times;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return std::task::Poll::Ready(());
+        }
+        left -= 1;
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// A dropped timer is removed, and a very long one does not overflow.
 #[test]
 fn timers_can_be_given_up() {

@@ -153,7 +153,8 @@ mod tests {
             ProcessRequest::Query("SELECT * FROM v$asm_disk".into()).into(),
             ProcessRequest::CheckFailureGroups(["SITE1".to_owned(), "SITE2".to_owned()].into())
                 .into(),
-            Command::SetAttribute { name: "disk_timeout".into(), value: "30".into() }.into(),
+            Command::SetAttribute { name: "disk_timeout".into(), value: "30".into(), force: false }
+                .into(),
             FileRequest::Look { path: path() }.into(),
             FileRequest::List { path: path(), after: 1000 }.into(),
             FileRequest::Make { path: path(), mode: 0o644, uid: 0, gid: 0 }.into(),

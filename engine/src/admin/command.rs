@@ -82,6 +82,9 @@ pub enum Command {
         /// In lower case.
         name: String,
         value: String,
+        /// Although the group has files.
+        #[serde(default)]
+        force: bool,
     },
 }
 

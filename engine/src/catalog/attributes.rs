@@ -5,6 +5,7 @@
 
 mod durations;
 mod refused;
+pub mod what_if;
 
 pub use durations::{REPAIR_TIME_MAX, repair_time};
 
@@ -353,7 +354,7 @@ fn check_without_effect(name: &str, value: &str) -> Result<(), AdminError> {
         _ => {
             let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
             return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
-                .hint(format!("attributes are {}", known.join(", "))));
+                .hint(format!("attributes are {}, what_if.delay.FAILGROUP", known.join(", "))));
         }
     }
     Ok(())

@@ -62,6 +62,8 @@ sql_words! {
         Hung = "HUNG",
         /// Writes find no room in the thin pool or file system below it.
         Full = "FULL",
+        /// Its I/O is delayed, as if it were farther away: `what_if.delay`.
+        Delayed = "DELAYED",
         Dropping = "DROPPING",
         /// It is being dropped while it is OFFLINE.
         Forcing = "FORCING",

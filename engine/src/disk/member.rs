@@ -90,6 +90,8 @@ pub struct Member {
     pub health: Health,
     /// Whether its writes find room.
     pub room: Room,
+    /// Nanoseconds by which the end of each I/O is delivered later: `what_if.delay`.
+    delay: AtomicU64,
     clock: Arc<dyn World>,
     outstanding: Outstanding,
     /// I/O that became overdue and may not have ended.
@@ -164,6 +166,7 @@ impl Member {
             gauge: ReadGauge::default(),
             health: Health::default(),
             room: Room::default(),
+            delay: AtomicU64::new(0),
             clock: Arc::clone(clock),
             outstanding: Outstanding::default(),
             overdue: Mutex::default(),
@@ -526,9 +529,22 @@ impl Member {
         DiskIo::new(self, purpose, (offset, length), completion, has_flush, data)
     }
 
+    /// From now on the end of its reads, writes and flushes is delivered so much later, as if it
+    /// were farther away; zero: no later.
+    pub(crate) fn set_delay(&self, delay: Duration) {
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.delay.store(delay, Ordering::Relaxed);
+    }
+
+    /// See [`Self::set_delay`].
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        Duration::from_nanos(self.delay.load(Ordering::Relaxed))
+    }
+
     /// Hands an I/O to the disk, and to the watchdog.
     fn begin(&self, began: Duration, purpose: IoClass, io: Io) -> Completion {
-        let completion = match &*self.disk.load() {
+        let mut completion = match &*self.disk.load() {
             Some(disk) => disk.submit(io),
             None => Completion::ready(Done {
                 result: Err(io::Error::new(
@@ -542,6 +558,10 @@ impl Member {
         if purpose == IoClass::Discard {
             // An array may take long over a discard. That does not make the disk silent.
             return completion;
+        }
+        let delay = self.delay();
+        if !delay.is_zero() {
+            completion.delay(&self.clock, delay);
         }
         let expiry = completion.expiry();
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {

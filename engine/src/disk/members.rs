@@ -11,11 +11,12 @@ use crate::{
 };
 use plinth_format::DiskNumber;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 /// The most mirrors that an extent has.
@@ -36,7 +37,13 @@ pub struct Members {
     /// The failure groups that reads prefer. Held while a member joins, so that a new member gets
     /// its preference.
     preferred: Mutex<BTreeSet<String>>,
+    /// The failure groups that are as if they were farther away, and by how much. Held while a
+    /// member joins, too.
+    delays: Mutex<Delays>,
 }
+
+/// A delay of I/O for failure groups, by their names.
+pub type Delays = BTreeMap<String, Duration>;
 
 impl Default for Members {
     fn default() -> Self {
@@ -44,6 +51,7 @@ impl Default for Members {
             shelves: std::iter::repeat_with(OnceLock::new).take(SHELVES).collect(),
             used: AtomicUsize::new(0),
             preferred: Mutex::default(),
+            delays: Mutex::default(),
         }
     }
 }
@@ -62,6 +70,8 @@ impl Members {
     pub fn join(&self, member: Arc<Member>) -> bool {
         let preferred = self.preferred();
         member.gauge.prefer(preference(&preferred, &member));
+        let delays = self.delays.lock();
+        member.set_delay(delay(&delays, &member));
         let (index, place) = Self::place(member.number);
         let shelf =
             self.shelves[index].get_or_init(|| Box::new([const { OnceLock::new() }; SHELF]));
@@ -78,6 +88,18 @@ impl Members {
         let mut preferred = self.preferred();
         *preferred = failure_groups;
         self.values().for_each(|member| member.gauge.prefer(preference(&preferred, member)));
+    }
+
+    /// From now on I/O of these failure groups is delayed, and of no others.
+    pub fn delay(&self, delays_by_failure_group: Delays) {
+        let mut delays = self.delays.lock();
+        *delays = delays_by_failure_group;
+        self.values().for_each(|member| member.set_delay(delay(&delays, member)));
+    }
+
+    /// The failure groups whose I/O is delayed.
+    pub fn delays(&self) -> Delays {
+        self.delays.lock().clone()
     }
 
     /// Numbers that no disk has or had since the mount, lowest first.
@@ -111,6 +133,10 @@ impl Members {
     pub fn len(&self) -> usize {
         self.values().count()
     }
+}
+
+fn delay(delays: &Delays, member: &Member) -> Duration {
+    delays.get(&member.failure_group).copied().unwrap_or_default()
 }
 
 fn preference(preferred: &BTreeSet<String>, member: &Member) -> Preference {

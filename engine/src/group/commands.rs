@@ -3,6 +3,7 @@
 use crate::{
     admin::{AdminError, Code, Command, NameOrder, Outcome, Report, Scope},
     api::Caller,
+    catalog::attributes::what_if,
     error::FileError,
     files::session::Session,
     group::Group,
@@ -48,7 +49,14 @@ impl Group {
             Command::Access(change) => self.change_access(&change).await?,
             Command::Volume(change) => self.change_volume(&change).await?,
             Command::Names { order, uid } => self.change_names(order, uid).await?,
-            Command::SetAttribute { name, value } => self.set_attribute(&name, &value).await?,
+            Command::SetAttribute { name, value, force } => {
+                match name.get(..what_if::PREFIX.len()) {
+                    Some(start) if start.eq_ignore_ascii_case(what_if::PREFIX) => {
+                        self.set_delay(&name, &value, force).await?;
+                    }
+                    _ => self.set_attribute(&name, &value).await?,
+                }
+            }
         }
         Ok(Outcome::Done)
     }
@@ -59,6 +67,7 @@ impl Group {
         let mut report = self.check_scope(scope, repair).await?;
         if *scope == Scope::All {
             report.name_missing(self.missing_mirrors().await);
+            report.remarks.extend(self.delay_sentences());
         }
         Ok(report)
     }

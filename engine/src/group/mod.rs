@@ -39,6 +39,7 @@ pub(crate) mod mount;
 pub mod offline;
 pub mod rename_group;
 pub(crate) mod volume;
+mod what_if;
 
 use crate::{
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
@@ -395,6 +396,7 @@ impl Group {
             None,
             format!("disk group mounted, {}{rest}", counted(self.members.len(), "disk")),
         );
+        self.report_delays();
     }
 
     /// As [`Data::spawn_while_mounted`], for tasks that need the whole group.

@@ -921,6 +921,9 @@ async fn read_attributes(
         catalog.release(true, forget).await.map_err(unreadable)?;
     }
     disks.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
+    if request.purpose == Purpose::Serve {
+        disks.members.delay(catalog.read(attributes::what_if::load).await.map_err(unreadable)?);
+    }
     Ok(StoredAttributes { attributes, rebalance, drop_after, is_all_discarded })
 }
 

@@ -42,6 +42,7 @@ mod slots;
 mod stats;
 mod stress;
 mod templates;
+mod what_if;
 
 use crate::{
     admin::{Code, OperationPass, OperationState, Selection},

@@ -4,6 +4,7 @@ use crate::{
     admin::{HeaderStatus, Operation},
     catalog::{
         DiskStatus, GroupState, Live, ModeStatus, MountStatus,
+        attributes::what_if,
         live::{Row, live_row},
     },
     check::Upkeep,
@@ -100,7 +101,15 @@ impl Upkeep {
                 membership.disks.iter().filter(|disk| disk.state == DiskState::Offline).count(),
             )
             .unwrap_or(u32::MAX),
+            what_if: self.delays_in_words(),
         }
+    }
+
+    fn delays_in_words(&self) -> Option<String> {
+        let delays = self.members.delays();
+        let words = |(name, delay): (&String, &_)| format!("{name} by {}", what_if::shown(*delay));
+        let words = delays.iter().map(words).collect::<Vec<_>>().join(", ");
+        (!words.is_empty()).then_some(words)
     }
 
     /// A row of `live_disk`.
@@ -139,6 +148,7 @@ impl Upkeep {
                 Some(entry) if entry.leaving => DiskStatus::Dropping,
                 _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
                 _ if member.room.is_short() => DiskStatus::Full,
+                _ if !member.delay().is_zero() => DiskStatus::Delayed,
                 _ => DiskStatus::Normal,
             }
             .word(),
@@ -176,6 +186,7 @@ impl Upkeep {
             can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
             hash: hash_of(member.id()),
             preferred: member.gauge.preference().to_string(),
+            what_if: (!member.delay().is_zero()).then(|| what_if::shown(member.delay())),
         }
     }
 }

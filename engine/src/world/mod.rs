@@ -243,6 +243,10 @@ pub trait World: Send + Sync {
     /// Time since some fixed point, which never goes back.
     fn monotonic(&self) -> Duration;
     fn sleep(&self, duration: Duration) -> Task<'static, ()>;
+    /// The same, exact to some microseconds: it may busy-poll at its end.
+    fn sleep_precisely(&self, duration: Duration) -> Task<'static, ()> {
+        self.sleep(duration)
+    }
     /// Fills `bytes` with randomness that no other host repeats.
     fn random(&self, bytes: &mut [u8]);
     /// Changes when the host loses its memory: equal ids before and after mean

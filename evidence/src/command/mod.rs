@@ -21,7 +21,7 @@ pub enum Load {
     Run(run::Run),
     Slob(slob::Slob),
     Compare(compare::Compare),
-    Distance(distance::Distance),
+    Distance(Box<distance::Distance>),
 }
 
 impl Load {

@@ -172,7 +172,8 @@ fn describe(context: &Context, name: &str) -> Result<Group> {
         group.au_size = *au;
     }
     let attributes = format!(
-        "SELECT name, value, read_only FROM v$asm_attribute WHERE group_number = {number} ORDER BY name"
+        "SELECT name, value, read_only FROM v$asm_attribute WHERE group_number = {number}
+         AND name NOT LIKE 'what_if.%' ORDER BY name"
     );
     for row in context.query(&attributes)?.rows {
         if let [name, value, read_only] = &texts(&row)[..] {

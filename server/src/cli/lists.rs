@@ -6,6 +6,7 @@ use super::{
     context::{Context, Headings, Run, bare, group_name, like, like_or_all, no_group, quoted},
     dates,
     table::Cells,
+    warn,
 };
 use crate::{
     query::{Column, Table, views::Type},
@@ -56,7 +57,7 @@ pub(super) fn groups(
 ) -> Result<()> {
     let condition = like_or_all("name", pattern.map(bare));
     let instance = if g { "1 AS Inst_ID, " } else { "" };
-    let listed = context.query(&format!(
+    let mut listed = context.query(&format!(
         "SELECT {instance}state AS State, type AS Type,
                 CASE WHEN group_number > 0 AND group_number IN
                     (SELECT group_number FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')) THEN 'Y' ELSE 'N' END
@@ -64,7 +65,8 @@ pub(super) fn groups(
                 sector_size AS Sector, logical_sector_size AS Logical_Sector, block_size AS Block,
                 allocation_unit_size AS AU, total_mb AS Total_MB, free_mb AS Free_MB,
                 required_mirror_free_mb AS Req_mir_free_MB, usable_file_mb AS Usable_file_MB,
-                offline_disks AS Offline_disks, voting_files AS Voting_files, name || '/' AS Name
+                offline_disks AS Offline_disks, voting_files AS Voting_files, name || '/' AS Name,
+                what_if AS What_If
              FROM v$asm_diskgroup WHERE {condition} ORDER BY name"
     ))?;
     if let Some(name) = only_name(pattern)
@@ -72,8 +74,30 @@ pub(super) fn groups(
     {
         return Err(group_name(name).map_or_else(|refusal| refusal, |name| no_group(&name)));
     }
+    let delays = take_last(&mut listed);
     context.show(&listed, headings);
+    warn_of_delays(&listed, "Name", &delays);
     Ok(())
+}
+
+/// Takes the last column off a table.
+fn take_last(table: &mut Table) -> Vec<Value> {
+    table.columns.pop();
+    table.rows.iter_mut().map(|row| row.pop().unwrap_or(Value::Null)).collect()
+}
+
+/// Beside a list, a line for each of its rows with `what_if`; `name` is the column that says which
+/// one it is.
+fn warn_of_delays(listed: &Table, name: &str, delays: &[Value]) {
+    let at = listed.columns.iter().position(|column| &*column.name == name);
+    for (row, delay) in listed.rows.iter().zip(delays) {
+        if let (Some(Value::Text(name)), Value::Text(delay)) =
+            (at.and_then(|at| row.get(at)), delay)
+        {
+            let name = name.trim_end_matches('/');
+            warn(&format!("plinth: what if: {name}: I/O is delayed: {delay}\n"));
+        }
+    }
 }
 
 /// List operations that take long.
@@ -268,7 +292,7 @@ impl Run for Lsdsk {
         ];
         let mut columns: Vec<&str> =
             sets.iter().filter(|(wanted, _)| *wanted).map(|(_, columns)| *columns).collect();
-        columns.push("d.path AS Path");
+        columns.extend(["d.path AS Path", "d.what_if AS What_If"]);
         let mut conditions = vec![if self.seen_by_some { "0" } else { "1" }.to_owned()];
         if let Some(group) = &self.group {
             let group = group_name(group)?;
@@ -290,7 +314,9 @@ impl Run for Lsdsk {
         if !context.json {
             shorten_dates(&mut listed);
         }
+        let delays = take_last(&mut listed);
         context.show_cells(&listed, self.headings, CELLS);
+        warn_of_delays(&listed, "Path", &delays);
         Ok(())
     }
 }

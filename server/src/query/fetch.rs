@@ -266,7 +266,7 @@ impl Fetching<'_> {
                 "name" => Value::Text(name.to_owned()),
                 "state" => Value::Text(state.to_owned()),
                 "voting_files" => Value::Text("N".to_owned()),
-                "type" | "compatibility" | "database_compatibility" => Value::Null,
+                "type" | "compatibility" | "database_compatibility" | "what_if" => Value::Null,
                 _ => Value::Integer(0),
             };
             let mut row: Vec<Value> = sent.iter().map(column).collect();

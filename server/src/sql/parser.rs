@@ -23,7 +23,7 @@ use plinth_engine::{
         Command, Conversion, Departure, Exchange, NewDisk, NewGroup, Order, Phases, Renaming,
         Replacement, Resize, Selection, Work,
     },
-    catalog::attributes::repair_time,
+    catalog::attributes::{repair_time, what_if},
     disk::identify::shown_path,
     group::POWER_MAX,
 };
@@ -625,7 +625,12 @@ impl Parser<'_> {
                 return Err(self.expected("ATTRIBUTE, PERMISSION or OWNERSHIP"));
             }
             let (name, value) = self.attribute()?;
-            let command = Command::SetAttribute { name: name.value, value };
+            let force = self.is("FORCE");
+            if force && !name.value.starts_with(what_if::PREFIX) {
+                return Err(self.expected("the end of the statement: FORCE is for what_if.delay"));
+            }
+            self.take("FORCE");
+            let command = Command::SetAttribute { name: name.value, value, force };
             return Ok(Statement::Alter(Alter::one(group, command).at(name.at)));
         }
         const LATER: [&str; 3] = ["MODIFY", "MOVE", "ALTER"];

@@ -166,7 +166,12 @@ fn alter_diskgroup_says_all_it_can_say() {
     ));
     assert!(matches!(command("ALTER DISKGROUP d CHECK"), Command::Check { repair: false, .. }));
     assert!(matches!(alter("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'"),
-        Alter { command: Command::SetAttribute { name, value }, at: 32, .. } if name == "disk_timeout" && value == "5"));
+        Alter { command: Command::SetAttribute { name, value, force: false }, at: 32, .. } if name == "disk_timeout" && value == "5"));
+    for (end, forced) in [("", false), (" FORCE", true)] {
+        let text = format!("ALTER DISKGROUP d SET ATTRIBUTE 'What_If.delay.FAR' = '1ms'{end}");
+        assert!(matches!(command(&text),
+            Command::SetAttribute { name, value, force } if name == "what_if.delay.far" && value == "1ms" && force == forced));
+    }
 }
 
 /// Clauses of one statement, with or without commas between them.
@@ -571,6 +576,7 @@ fn errors_point_at_their_place() {
         ("ALTER SYSTEM SET asm_preferred_read_failure_groups = <data.a", "in single quotes"),
         ("DROP DISKGROUP d <CASCADE", "expected INCLUDING"),
         ("DROP DISKGROUP d FORCE<", "expected INCLUDING CONTENTS"),
+        ("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5' <FORCE", "FORCE is for what_if"),
         ("select 1; <nonsense", "expected CREATE"),
         ("/* é\n */ <nonsense", "expected CREATE"),
         ("CREATE DISKGROUP <é DISK '/x'", "cannot be the name"),

@@ -23,6 +23,11 @@ const REASONS: &[(&str, &str, &str)] = &[
         "is about dumps that Plinth does not make",
         "the alert log names every block that is wrong",
     ),
+    (
+        "what_if.",
+        "is 'what_if.delay.FAILGROUP', of a failure group of a mounted disk group",
+        "ALTER DISKGROUP ... SET ATTRIBUTE 'what_if.delay.FAILGROUP' = '0.5ms'",
+    ),
     ("template.", "is shown only", "MODIFY TEMPLATE changes it"),
     (
         "_rebalance_compact",
