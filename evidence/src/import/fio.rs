@@ -416,7 +416,7 @@ mod tests {
    "lat_ns": {"min": 100000, "max": 900000, "mean": 200000.0, "stddev": 50000.0},
    "clat_ns": {"min": 90000, "max": 890000, "mean": 190000.0, "stddev": 50000.0,
     "percentile": {"50.000000": 180000, "99.000000": 500000},
-    "bins": {"180736": 900, "880640": 100}}},
+    "bins": {"181248": 900, "880640": 100}}},
   "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0}}]}"#;
 
     #[test]
@@ -426,14 +426,14 @@ mod tests {
         assert_eq!((class.class, class.requests), (Some(Class::RandomRead), 1000));
         assert_eq!(class.latency.requests(), 1000);
         assert_eq!(class.latency.mean(), Some(190_000.0));
-        // 180736 is the middle of 179712 to 181759.
-        assert_eq!(class.latency.counts()[0].0, 181_759);
+        // 181248 is the middle of 180224 to 182271.
+        assert_eq!(class.latency.counts()[0].0, 182_271);
         assert_eq!(upper(100), 100);
     }
 
     #[test]
     fn without_bins_the_percentiles_are_drawn_through() {
-        let text = RESULT.replace("\"bins\": {\"180736\": 900, \"880640\": 100}", "\"x\": 1");
+        let text = RESULT.replace("\"bins\": {\"181248\": 900, \"880640\": 100}", "\"x\": 1");
         let run = run(&text).expect("a run");
         let latency = &run.classes[0].latency;
         assert_eq!(latency.requests(), 1000);

@@ -100,8 +100,8 @@ pub fn read_models(files: &[File<'_>], options: &Options) -> Result<Vec<Model>, 
             Kind::Postgres => postgres.push((*name, text)),
             Kind::Mysql => mysql.push((*name, text)),
             kind => {
-                let model = model_of(&text, kind, options).map_err(|error| error.of(name))?;
-                models.push(named(model, name, options));
+                let model = model_of(&text, kind, options).and_then(checked);
+                models.push(named(model.map_err(|error| error.of(name))?, name, options));
             }
         }
     }
@@ -114,7 +114,7 @@ pub fn read_models(files: &[File<'_>], options: &Options) -> Result<Vec<Model>, 
         }
         let names = samples.iter().map(|sample| sample.0).collect::<Vec<_>>().join(", ");
         let texts: Vec<&str> = samples.iter().map(|sample| sample.1.as_str()).collect();
-        let model = read(&texts, options).map_err(|error| error.of(&names))?;
+        let model = read(&texts, options).and_then(checked).map_err(|error| error.of(&names))?;
         models.push(named(model, &names, options));
     }
     Ok(models)
@@ -126,6 +126,36 @@ fn recognised(bytes: &[u8]) -> Result<(String, Kind), ImportError> {
     // Of a packed file that is cut, the last line is too: what reads it takes that into account.
     let text = if is_cut { text.trim_end().to_owned() } else { text };
     Ok((text, kind))
+}
+
+/// Requests a second, or bytes by a million: more than any storage does.
+const RATE_MAX: f64 = 1e12;
+
+/// A model whose figures can be.
+fn checked(model: Model) -> Result<Model, ImportError> {
+    let totals = model.totals;
+    let pairs =
+        [("reads", totals.reads, totals.read_bytes), ("writes", totals.writes, totals.write_bytes)];
+    for (what, requests, bytes) in pairs {
+        let is_figure =
+            (0.0..RATE_MAX).contains(&requests) && (0.0..RATE_MAX * 1e6).contains(&bytes);
+        if !is_figure {
+            return Err(ImportError::new(format!(
+                "has {requests:e} {what} of {bytes:e} bytes a second, which no storage does: it is damaged"
+            )));
+        }
+        if (requests > 0.0) != (bytes > 0.0) {
+            return Err(ImportError::new(format!(
+                "has {what} without bytes, or bytes without {what}: it is damaged"
+            )));
+        }
+    }
+    if model.streams.is_empty() {
+        return Err(ImportError::new(
+            "has no I/O at all in its time: take a report of a busy time",
+        ));
+    }
+    Ok(model)
 }
 
 fn named(mut model: Model, file: &str, options: &Options) -> Model {
@@ -185,7 +215,7 @@ fn run(bytes: &[u8], name: &str) -> Result<Run, ImportError> {
                 "is a load to be issued, not a result: run it with plinth load run",
             ));
         }
-        kind => run_of_model(&model_of(&text, kind, &Options::default())?),
+        kind => run_of_model(&checked(model_of(&text, kind, &Options::default())?)?),
     };
     if run.label.is_empty() {
         file.clone_into(&mut run.label);

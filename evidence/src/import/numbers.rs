@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(value(Point.data(".5")), Some(524288.0));
         assert_eq!(value(Point.time("620.73us", None)), Some(620_730.0));
         assert_eq!(value(Point.time("52.86 s", None)), Some(52.86e9));
-        assert_eq!(value(Point.time("4.1", Some(1e6))), Some(4.1e6));
+        assert_eq!(value(Point.time("4.5", Some(1e6))), Some(4.5e6));
         assert_eq!(Point.time("4.1", None), None);
     }
 

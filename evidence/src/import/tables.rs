@@ -25,7 +25,7 @@ impl Table {
         let mut words: Vec<&str> = Vec::new();
         for line in &self.heads {
             if let Some(word) = line.get(column) {
-                if words.last() != Some(&word.as_str()) {
+                if !word.is_empty() && words.last() != Some(&word.as_str()) {
                     words.push(word);
                 }
             }

@@ -101,13 +101,6 @@ impl Maker<'_> {
         };
         let read = flow(READS, LARGE_READS, READ_BYTES);
         let write = flow(WRITES, LARGE_WRITES, WRITE_BYTES);
-        for (flow, what) in [(read, "reads"), (write, "writes")] {
-            if (flow.requests > 0.0) != (flow.bytes > 0.0) {
-                return Err(ImportError::new(format!(
-                    "has {what} without bytes, or bytes without {what}: its statistics are damaged"
-                )));
-            }
-        }
         Ok((read, write))
     }
 
@@ -224,9 +217,20 @@ impl Maker<'_> {
 
 /// The latency of each class: of the event that was waited for most.
 fn add_latencies(report: &Report, model: &mut Model) {
+    let classes: Vec<Class> = model.streams.iter().map(|stream| stream.class).collect();
     for stream in &mut model.streams {
-        let names: &[&str] = events_of(stream.class);
-        let events = report.events.iter().filter(|event| names.contains(&event.name));
+        // One class of all reads, or of all writes, has the events of both.
+        let other = match stream.class {
+            Class::RandomRead => Some(Class::LargeRead),
+            Class::RandomWrite => Some(Class::LargeWrite),
+            _ => None,
+        };
+        let others = other.filter(|class| !classes.contains(class)).map_or(&[][..], events_of);
+        let own = events_of(stream.class);
+        let events = report
+            .events
+            .iter()
+            .filter(|event| own.contains(&event.name) || others.contains(&event.name));
         let most = events
             .filter(|event| event.mean().is_some())
             .max_by(|a, b| a.waits().total_cmp(&b.waits()));
@@ -251,7 +255,7 @@ fn add_latencies(report: &Report, model: &mut Model) {
     }
 }
 
-pub(in crate::import) fn events_of(class: Class) -> &'static [&'static str] {
+fn events_of(class: Class) -> &'static [&'static str] {
     match class {
         Class::RandomRead => &["db file sequential read"],
         Class::LargeRead => {
