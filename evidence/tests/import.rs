@@ -139,6 +139,30 @@ fn grouped(value: f64) -> String {
     out
 }
 
+/// The extract that the article on thin provisioning prints has no header.
+#[test]
+fn an_extract_of_the_article_is_a_model() {
+    let article = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/reference/articles/flashdba-asm-thin-poc-asmfd-slob-rebalance.txt");
+    let Ok(article) = fs::read_to_string(article) else { return };
+    let from = article.find("Statistic  ").expect("the extract");
+    let to = from + article[from..].find("Of course").expect("its end");
+    let model = read_model(&article.as_bytes()[from..to], "extract").expect("a model");
+    assert_eq!(model.block_size, Some(16_384));
+    for (class, rate, size) in [
+        (Class::RandomRead, 4991.0, 16_384.0),
+        (Class::LargeRead, 2716.3, 961_418.0),
+        (Class::RandomWrite, 4390.9, 16_384.0),
+        (Class::LargeWrite, 765.7, 792_540.0),
+        (Class::LogWrite, 47.4, 65_536.0),
+    ] {
+        let stream = model.stream(class).expect("the class");
+        assert!(close(stream.rate, rate, 0.002) && close(stream.mean(), size, 0.002), "{stream:?}");
+    }
+    assert!(model.missing.iter().any(|text| text == "redo blocks written"));
+    consistent(&model);
+}
+
 #[test]
 fn a_total_that_contradicts_its_rate_is_no_figure() {
     let figures = Figures::random(&mut Random(11));

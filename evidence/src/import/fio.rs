@@ -31,7 +31,9 @@ struct Measured {
 }
 
 fn parsed(text: &str) -> Result<Value, ImportError> {
-    let body = text.find('{').and_then(|at| text.get(at..)).unwrap_or(text);
+    let mark = text.find("\"fio version\"").unwrap_or(text.len());
+    let before = text.get(..mark).unwrap_or(text);
+    let body = before.rfind('{').and_then(|at| text.get(at..)).unwrap_or(text);
     let mut values = serde_json::Deserializer::from_str(body).into_iter::<Value>();
     match values.next() {
         Some(Ok(value)) => Ok(value),

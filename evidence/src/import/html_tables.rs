@@ -208,10 +208,10 @@ impl Open {
 
     fn end_row(&mut self) {
         self.end_cell();
-        if let Some((is_head, row)) = self.row.take() {
-            if !row.is_empty() {
-                self.rows.push((is_head, row));
-            }
+        if let Some((is_head, row)) = self.row.take()
+            && !row.is_empty()
+        {
+            self.rows.push((is_head, row));
         }
     }
 }

@@ -191,23 +191,25 @@ fn lowest(reports: &[Report]) -> Vec<String> {
             || name.contains('/')
             || name.contains("-")
     };
-    let is_partition = |name: &String| {
-        names.iter().any(|other| {
-            name.strip_prefix(other.as_str()).is_some_and(|rest| {
-                let rest = rest.strip_prefix('p').unwrap_or(rest);
-                !rest.is_empty()
-                    && rest.bytes().all(|byte| byte.is_ascii_digit())
-                    && !(other.ends_with(|c: char| c.is_ascii_digit())
-                        && !name[other.len()..].starts_with('p'))
-            })
-        })
-    };
+    let is_partition = |name: &String| names.iter().any(|whole| is_partition_of(name, whole));
     let is_busy = |name: &&String| {
         reports.iter().filter_map(|report| report.get(*name)).any(|a| a.reads + a.writes > 0.0)
     };
     let whole: Vec<String> = names.iter().filter(|name| !is_partition(name)).cloned().collect();
     let physical: Vec<String> = whole.iter().filter(|name| !is_logical(name)).cloned().collect();
     if physical.iter().any(|name| is_busy(&name)) { physical } else { whole }
+}
+
+/// `sda1` of `sda`, `nvme0n1p1` of `nvme0n1`.
+fn is_partition_of(name: &str, whole: &str) -> bool {
+    let Some(rest) = name.strip_prefix(whole) else { return false };
+    let digits = match rest.strip_prefix('p') {
+        Some(digits) => digits,
+        // `sda11` is no partition of `sda1`.
+        None if whole.ends_with(|c: char| c.is_ascii_digit()) => return false,
+        None => rest,
+    };
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn summed(report: &Report, devices: &[String]) -> Activity {

@@ -196,10 +196,10 @@ fn add_wal(sums: &mut Sums, wal: &[Sheet], model: &mut Model) -> Result<(), Impo
     };
     let key = (Class::LogWrite, false);
     let mut of_log = Sums::from([(key, last)]);
-    if wal.len() > 1 {
-        if let Some(first) = wal.first().and_then(of) {
-            subtract(&mut of_log, &Sums::from([(key, first)]))?;
-        }
+    if wal.len() > 1
+        && let Some(first) = wal.first().and_then(of)
+    {
+        subtract(&mut of_log, &Sums::from([(key, first)]))?;
     }
     model.assumed.push("the log writes wal_bytes: whole pages may be more".to_owned());
     sums.append(&mut of_log);

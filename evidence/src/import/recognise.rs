@@ -51,6 +51,8 @@ pub(super) fn kind(text: &str) -> Result<Kind, ImportError> {
     }
     let is_html =
         ["<html", "<table", "<!doctype html", "<body", "<h1"].iter().any(|tag| lower.contains(tag));
+    // A report in text within a page has no tables.
+    let is_html = is_html && text.contains("<t");
     if is_html {
         let is_awr = ["workload repository", "awr report", "awr rac report", "this table displays"]
             .iter()
@@ -122,7 +124,10 @@ fn refused(lower: &str) -> Option<ImportError> {
 }
 
 fn of_json(text: &str, lower: &str) -> Result<Option<Kind>, ImportError> {
-    // fio writes its warnings before.
+    // fio may write its text for people before.
+    if text.contains("\"fio version\"") && text.contains("\"jobs\"") {
+        return Ok(Some(Kind::FioJson));
+    }
     let Some(at) = text.find('{').filter(|at| {
         let before = text.get(..*at).unwrap_or_default();
         before.lines().all(|line| {

@@ -59,10 +59,11 @@ pub(super) fn sheets(text: &str, is_head: impl Fn(&[String]) -> bool) -> Vec<She
         }
         if is_head(&cells) {
             sheets.push(Sheet { head: cells, rows: Vec::new() });
-        } else if let Some(sheet) = sheets.last_mut() {
-            if sheet.head.len() == cells.len() && !cells.is_empty() {
-                sheet.rows.push(cells);
-            }
+        } else if let Some(sheet) = sheets.last_mut()
+            && sheet.head.len() == cells.len()
+            && !cells.is_empty()
+        {
+            sheet.rows.push(cells);
         }
     }
     keep(&mut sheets, record, &is_head);

@@ -24,10 +24,11 @@ impl Table {
     pub fn column_name(&self, column: usize) -> String {
         let mut words: Vec<&str> = Vec::new();
         for line in &self.heads {
-            if let Some(word) = line.get(column) {
-                if !word.is_empty() && words.last() != Some(&word.as_str()) {
-                    words.push(word);
-                }
+            if let Some(word) = line.get(column)
+                && !word.is_empty()
+                && words.last() != Some(&word.as_str())
+            {
+                words.push(word);
             }
         }
         words.join(" ").to_lowercase()

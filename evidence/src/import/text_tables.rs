@@ -139,11 +139,11 @@ impl Reader {
             self.before.clear();
         }
         self.before.push(line.to_owned());
-        if let Some((table, columns)) = &mut self.open {
-            if self.rows < ROWS_MAX {
-                self.rows += 1;
-                table.rows.push(cells(line, columns));
-            }
+        if let Some((table, columns)) = &mut self.open
+            && self.rows < ROWS_MAX
+        {
+            self.rows += 1;
+            table.rows.push(cells(line, columns));
         }
     }
 

@@ -113,7 +113,7 @@ impl Stream {
         let Some(mean) = self.mean_size else { return vec![(self.size, 1.0)] };
         let below = (mean / SIZE_MIN as f64).floor() as u64 * SIZE_MIN;
         let above = (mean - below as f64) / SIZE_MIN as f64;
-        if above == 0.0 || below < SIZE_MIN || below >= SIZE_MAX {
+        if above == 0.0 || !(SIZE_MIN..SIZE_MAX).contains(&below) {
             return vec![(below.clamp(SIZE_MIN, SIZE_MAX), 1.0)];
         }
         vec![(below, 1.0 - above), (below + SIZE_MIN, above)]

@@ -66,6 +66,15 @@ impl Maker<'_> {
                 self.model.block_size = Some(size as u64);
                 size
             }
+            None if self.report.statistics.block_size().is_some() => {
+                let size = self.report.statistics.block_size().unwrap_or(DEFAULT_BLOCK);
+                self.model.block_size = Some(size as u64);
+                self.model.missing.push("block size in the header".to_owned());
+                self.model.assumed.push(format!(
+                    "a database block is of {size} bytes: bytes read by blocks read"
+                ));
+                size
+            }
             None => {
                 self.model.missing.push("block size".to_owned());
                 self.model.assumed.push("a database block is of 8192 bytes".to_owned());
@@ -307,25 +316,25 @@ fn add_warnings(report: &Report, model: &mut Model) {
         }
         _ => {}
     }
-    if let Some((header, elapsed)) = report.header.elapsed.zip(report.statistics.elapsed) {
-        if (header / elapsed - 1.0).abs() > 0.02 {
-            warn(format!(
-                "the header says {header:.0} s, and the statistics {elapsed:.0} s: the latter count"
-            ));
-        }
+    if let Some((header, elapsed)) = report.header.elapsed.zip(report.statistics.elapsed)
+        && (header / elapsed - 1.0).abs() > 0.02
+    {
+        warn(format!(
+            "the header says {header:.0} s, and the statistics {elapsed:.0} s: the latter count"
+        ));
     }
     for event in &report.events {
         let median = event.buckets.percentile(0.5);
-        if let Some((mean, median)) = event.mean().zip(median) {
-            if mean > 5.0 * median as f64 {
-                warn(format!(
-                    "{}: the mean is {:.2} ms, but half took less than {:.3} ms: a few slow ones \
+        if let Some((mean, median)) = event.mean().zip(median)
+            && mean > 5.0 * median as f64
+        {
+            warn(format!(
+                "{}: the mean is {:.2} ms, but half took less than {:.3} ms: a few slow ones \
                      make the mean",
-                    event.name,
-                    mean / 1e6,
-                    median as f64 / 1e6
-                ));
-            }
+                event.name,
+                mean / 1e6,
+                median as f64 / 1e6
+            ));
         }
     }
 }

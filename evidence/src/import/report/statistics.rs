@@ -168,6 +168,16 @@ impl Statistics {
         rate.or_else(|| value.rate.map(|rate| rate.value)).filter(|rate| *rate >= 0.0)
     }
 
+    /// Of the database: bytes that it read by blocks that it read, if that is a size of blocks.
+    pub fn block_size(&self) -> Option<f64> {
+        let cached = self.rate("physical reads cache");
+        let sum = || Some(cached? + self.rate("physical reads direct")?);
+        let blocks = self.rate("physical reads").or_else(sum).filter(|blocks| *blocks > 0.0)?;
+        let size = self.rate("physical read bytes")? / blocks;
+        let sizes = [2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0];
+        sizes.into_iter().find(|known| (size / known - 1.0).abs() < 0.01)
+    }
+
     /// Whether its row is there and contradicts itself, or cannot be read.
     pub fn is_damaged(&self, name: &str) -> bool {
         self.value(name).is_some() && self.rate(name).is_none()

@@ -104,7 +104,7 @@ fn totals(text: &str) -> Vec<Row> {
             word.starts_with("avg_")
                 || (!word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
         };
-        let Some(at) = words.iter().take(2).position(|word| is_interval(word)) else { continue };
+        let Some(at) = words.iter().take(2).position(is_interval) else { continue };
         let of = |place: usize| number(words.get(at + place));
         let row = || {
             let interval = words.get(at)?;
@@ -275,7 +275,9 @@ fn run_of_rows(mut rows: Vec<Row>) -> Result<Run, ImportError> {
 
 /// A histogram: `0.020 < 0.040  1234  12.3 ...`, in milliseconds, one or several after each other.
 pub(super) fn run_of_histogram(text: &str) -> Result<Run, ImportError> {
-    let mut classes: Vec<(String, Vec<(u64, u64)>, bool)> = Vec::new();
+    /// Name, borders with counts, and whether the last has no border.
+    type Class = (String, Vec<(u64, u64)>, bool);
+    let mut classes: Vec<Class> = Vec::new();
     let mut name = String::new();
     for line in text.lines().take(ROWS_MAX) {
         let plain = line.replace('<', " ");
