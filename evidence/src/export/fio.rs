@@ -22,6 +22,8 @@ const JOBS_MAX: f64 = 512.0;
 pub fn print(model: &Model, seconds: u64) -> String {
     let mut text = remark(';', &format!("The load of {}: {}", model.name, model.source));
     text += "; TARGET=/dev/... fio --output-format=json+ --output=RESULT THIS_FILE\n";
+    text +=
+        "; Sizes are multiples of 512 bytes: a device with sectors of 4 KiB needs those of 4096.\n";
     text += "; The target is overwritten. A file needs a size: add size=10g to [global].\n";
     let _ = write!(
         text,
@@ -52,7 +54,8 @@ fn job(text: &mut String, stream: &Stream) {
         list => {
             let parts: Vec<String> =
                 list.iter().map(|(size, share)| format!("{size}/{share}")).collect();
-            let _ = writeln!(text, "bssplit={}", parts.join(":"));
+            // Else fio rounds each size down to a multiple of the smallest.
+            let _ = writeln!(text, "bssplit={}\nbs_unaligned=1", parts.join(":"));
         }
     }
     if stream.class == Class::LogWrite {

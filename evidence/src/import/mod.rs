@@ -131,6 +131,9 @@ fn recognised(bytes: &[u8]) -> Result<(String, Kind), ImportError> {
 /// Requests a second, or bytes by a million: more than any storage does.
 const RATE_MAX: f64 = 1e12;
 
+/// Bytes of a request on average: more than any database asks for.
+const REQUEST_MAX: f64 = 67_108_864.0;
+
 /// A model whose figures can be.
 fn checked(model: Model) -> Result<Model, ImportError> {
     let totals = model.totals;
@@ -142,6 +145,12 @@ fn checked(model: Model) -> Result<Model, ImportError> {
         if !is_figure {
             return Err(ImportError::new(format!(
                 "has {requests:e} {what} of {bytes:e} bytes a second, which no storage does: it is damaged"
+            )));
+        }
+        if bytes > requests * REQUEST_MAX {
+            return Err(ImportError::new(format!(
+                "has {what} of {:.0} bytes each, which no database does: it is damaged",
+                bytes / requests
             )));
         }
         if (requests > 0.0) != (bytes > 0.0) {

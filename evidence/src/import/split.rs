@@ -74,7 +74,10 @@ pub(crate) fn writes(
     assumed: &mut Vec<String>,
 ) -> Vec<Part> {
     let classes = (Class::RandomWrite, Class::LargeWrite);
-    let Some(redo) = redo.filter(|redo| redo.requests > 0.0) else {
+    let mean = flow.bytes / flow.requests.max(f64::MIN_POSITIVE);
+    // Of a mean that no request can have, nothing can be told apart.
+    let is_possible = (SIZE_MIN as f64..=LARGE_MAX).contains(&mean);
+    let Some(redo) = redo.filter(|redo| redo.requests > 0.0 && is_possible) else {
         return split(flow, block, classes, assumed);
     };
     let redo = fitted(redo, flow, assumed);

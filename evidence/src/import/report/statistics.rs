@@ -85,7 +85,10 @@ impl Statistics {
         for row in &table.rows {
             let Some(name) = row.get(name).filter(|name| !name.is_empty()) else { continue };
             let number = |at: Option<usize>| row.get(at?).and_then(|cell| notation.parse(cell));
-            let value = if total.is_some() {
+            let value = if total.is_some() && rate.is_some() && row.len() != table.columns() {
+                // A row that has lost a cell, or got one: which is which cannot be told.
+                Value { total: None, rate: None, is_damaged: true }
+            } else if total.is_some() {
                 Value { total: number(total), rate: number(rate), is_damaged: false }
             } else {
                 let parts = columns.iter().map(|at| number(Some(*at)));
