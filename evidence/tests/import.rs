@@ -1,5 +1,5 @@
-//! Reports that the generator writes give back their figures, damaged ones do no harm, and real ones
-//! (where they are beside the source) give the values that were computed by hand.
+//! Reports that the generator writes give back their figures, damaged ones do no harm, and real
+//! ones (where they are beside the source) give the values that were computed by hand.
 
 mod generator;
 

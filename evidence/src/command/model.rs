@@ -13,8 +13,8 @@ const MIB: f64 = 1_048_576.0;
 
 /// Read reports and make a model of the load.
 ///
-/// AWR, Statspack, pg_stat_io with pg_stat_wal, SHOW GLOBAL STATUS, iostat -x, results and job files
-/// of fio and VDBench. Which it is, is told by the content.
+/// AWR, Statspack, pg_stat_io with pg_stat_wal, SHOW GLOBAL STATUS, iostat -x, results and job
+/// files of fio and VDBench. Which it is, is told by the content.
 #[derive(Debug, Clone, Args)]
 pub struct Model {
     /// Reports. Two samples of one database's counters make one model.

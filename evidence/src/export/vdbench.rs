@@ -42,7 +42,8 @@ pub fn print(model: &Model, seconds: u64) -> String {
         };
         let _ = writeln!(
             text,
-            "wd=wd_{},sd=sd1,rdpct={reads},seekpct={seek},xfersize={xfersize},iorate={},priority={}{more}",
+            "wd=wd_{},sd=sd1,rdpct={reads},seekpct={seek},xfersize={xfersize},\
+             iorate={},priority={}{more}",
             stream.class.name().replace('-', "_"),
             number(rate(stream)),
             at + 1,

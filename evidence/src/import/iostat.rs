@@ -358,15 +358,7 @@ mod tests {
     use super::model;
     use crate::{import::Options, model::Class};
 
-    const OLD: &str = "\
-Linux 3.10.0 (h1) \t11/30/2021 \t_x86_64_\t(1 CPU)
-
-Device:         rrqm/s   wrqm/s     r/s     w/s    rkB/s    wkB/s avgrq-sz avgqu-sz   await r_await w_await  svctm  %util
-sda               0.00     0.02    0.13    0.11     5.27     1.10    52.53     0.00    0.88    0.53    1.29   0.52   0.01
-sda1              0.00     0.02    0.13    0.11     5.27     1.10    52.53     0.00    0.88    0.53    1.29   0.52   0.01
-dm-0              0.00     0.00    0.12    0.13     4.41     1.05    44.30     0.00    0.92    0.54    1.27   0.50   0.01
-
-";
+    const OLD: &str = include_str!("../../tests/generator/iostat-old.txt");
 
     #[test]
     fn a_device_that_lies_on_another_is_not_added() {

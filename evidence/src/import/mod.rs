@@ -144,7 +144,8 @@ fn checked(model: Model) -> Result<Model, ImportError> {
             (0.0..RATE_MAX).contains(&requests) && (0.0..RATE_MAX * 1e6).contains(&bytes);
         if !is_figure {
             return Err(ImportError::new(format!(
-                "has {requests:e} {what} of {bytes:e} bytes a second, which no storage does: it is damaged"
+                "has {requests:e} {what} of {bytes:e} bytes a second, which no storage \
+                 does: it is damaged"
             )));
         }
         if bytes > requests * REQUEST_MAX {

@@ -120,8 +120,8 @@ fn difference(first: &Sample, last: &Sample) -> Result<Sample, ImportError> {
                 .any(|part| key.contains(part));
         if is_counter && *value < before {
             return Err(ImportError::new(format!(
-                "has {key} fall from the first sample to the second: the server was started between, \
-                 or the samples are in the wrong order"
+                "has {key} fall from the first sample to the second: the server was started \
+                 between, or the samples are in the wrong order"
             )));
         }
         differences.insert(key.clone(), value - before);
@@ -177,8 +177,8 @@ fn fill(model: &mut Model, counters: &Sample, page: f64) {
         let other_bytes = (left.1 - pages * page) * seconds;
         if pages > 0.0 && other.abs() >= 1.0 {
             model.assumed.push(format!(
-                "{other:.0} writes with {other_bytes:.0} bytes that are no pages, log or doublewrite \
-                 are counted as random writes"
+                "{other:.0} writes with {other_bytes:.0} bytes that are no pages, log or \
+                 doublewrite are counted as random writes"
             ));
         }
         let class = Class::RandomWrite;

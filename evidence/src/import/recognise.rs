@@ -107,8 +107,8 @@ fn refused(lower: &str) -> Option<ImportError> {
     let is_title = |mark: &str| titles.iter().any(|title| title.starts_with(mark));
     let has = |mark: &str| titles.iter().any(|title| title.contains(mark));
     let why = if is_title("ash report") {
-        "is an ASH report, which has samples of sessions and no I/O totals: give an AWR report of the \
-         same time"
+        "is an ASH report, which has samples of sessions and no I/O totals: give an AWR report of \
+         the same time"
     } else if has("compare period") || has("awr diff") || has("diff report") {
         "is a comparison of two periods: give the AWR report of each period"
     } else if has("repository sql report") || is_title("awr sql report") {

@@ -190,15 +190,15 @@ pub(crate) fn one(
     let mean = bytes / requests;
     if mean > LARGE_MAX {
         assumed.push(format!(
-            "{what} are split into requests of 1 MiB: the report's are of {mean:.0} bytes, so there \
-             are more requests than it has"
+            "{what} are split into requests of 1 MiB: the report's are of {mean:.0} bytes, so \
+             there are more requests than it has"
         ));
         return Part { class, rate: bytes / LARGE_MAX, size: LARGE_MAX };
     }
     if mean < SIZE_MIN as f64 {
         assumed.push(format!(
-            "{what} are of {SIZE_MIN} bytes: the report's are of {mean:.0}, so there are more bytes \
-             than it has"
+            "{what} are of {SIZE_MIN} bytes: the report's are of {mean:.0}, so there are more \
+             bytes than it has"
         ));
         return Part { class, rate: requests, size: SIZE_MIN as f64 };
     }

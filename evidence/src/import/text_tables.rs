@@ -3,10 +3,10 @@
 //! ```text
 //!   Wait Event Histogram              DB/Inst: ORDB/ordb1  Snaps: 2-3     title
 //!   -> Ordered by Event (idle events last)                                remark
-//!                              Total                                      head: any number of lines
+//!                              Total                    head: any number of lines
 //!   Event                      Waits  <1ms  <2ms
 //!   -------------------------- ----- ----- -----                          ruler
-//!   db file sequential read       70  47.1                                rows; a cell may be blank
+//!   db file sequential read       70  47.1                      rows; a cell may be blank
 //!                             ------------------                          end
 //! ```
 //!

@@ -184,8 +184,12 @@ fn stream(class: Class, found: Spanned<ClassText>, text: &str) -> Result<Option<
         Size::Number(size) => Some(*size),
         Size::Text(size) => bytes(size),
     };
-    let size = size.filter(|size| (SIZE_MIN as f64..=SIZE_MAX as f64).contains(size)).ok_or_else(|| {
-        format!("has in line {at}: the size of [{class}] is not from 512 bytes to 1 MiB; give 8192, or \"8K\"")
+    let is_size = |size: &f64| (SIZE_MIN as f64..=SIZE_MAX as f64).contains(size);
+    let size = size.filter(is_size).ok_or_else(|| {
+        format!(
+            "has in line {at}: the size of [{class}] is not from 512 bytes to 1 MiB; \
+             give 8192, or \"8K\""
+        )
     })?;
     if rate == 0.0 {
         return Ok(None);
@@ -325,7 +329,8 @@ mod tests {
             let back = parse(&print(&model)).expect("what is printed can be read");
             prop_assert!(close(model.elapsed, back.elapsed));
             for (a, b) in model.streams.iter().zip(&back.streams) {
-                prop_assert!(a.class == b.class && close(a.rate, b.rate) && close(a.mean(), b.mean()));
+                prop_assert_eq!(a.class, b.class);
+                prop_assert!(close(a.rate, b.rate) && close(a.mean(), b.mean()));
             }
             prop_assert_eq!(back.residual, crate::model::Totals::default());
         }

@@ -1,6 +1,6 @@
-//! Writes reports of databases from figures, with the traps of real ones: names that are cut, tables
-//! that go on after a page head, numbers with exponents, tags that were never closed, SQL texts that
-//! quote statistics.
+//! Writes reports of databases from figures, with the traps of real ones: names that are cut,
+//! tables that go on after a page head, numbers with exponents, tags that were never closed, SQL
+//! texts that quote statistics.
 
 use std::fmt::Write;
 
@@ -512,14 +512,16 @@ pub fn statspack(figures: &Figures, is_crlf: bool) -> String {
     let rate = format!("{:.1}", figures.redo_writes * figures.members / figures.elapsed);
     let _ = write!(
         text,
-        "IO Stat by Function - summary  {mark}\n->ordered by Data Volume (Read+Write) desc\n\n               \
+        "IO Stat by Function - summary  {mark}\n\
+         ->ordered by Data Volume (Read+Write) desc\n\n               \
          ---------- Read --------- --------- Write -------- --- Wait ----\n                 \
          Data  Requests    Data   Data  Requests    Data          Avg\n\
          Function        Volume     /sec  Vol/sec Volume     /sec  Vol/sec  Count Tm(ms)\n\
          --------------- ------ -------- -------- ------ -------- -------- ------ ------\n\
          Direct Reads     8110M       .8      .1M                                    0.0\n\
          LGWR             2462M      1.8      .0M {:>6} {:>8}      .0M   262K    0.0\n          \
-         -------------------------------------------------------------\n\nEnd of Report ( report.txt )\n",
+         -------------------------------------------------------------\n\n\
+         End of Report ( report.txt )\n",
         data(figures.log_bytes()),
         rate,
     );

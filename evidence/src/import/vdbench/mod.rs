@@ -344,13 +344,7 @@ mod tests {
     use crate::import::numbers::Notation;
     use crate::model::Class;
 
-    const FLAT: &str = "\
-* Vdbench flatfile
-  tod timestamp Run Interval reqrate rate MB/sec bytes/io read% resp read_resp write_resp resp_max read_max write_max resp_std read_std write_std xfersize threads rdpct rhpct whpct seekpct
-  09:57:03.013 10/23/2012-09:57:03-MDT rd1 1 1000 900.00 7.0 8192 70.00 0.5 0.4 0.7 2 2 2 0.1 0.1 0.1 8192 8 70 0 0 100
-  09:57:04.013 10/23/2012-09:57:04-MDT rd1 2 1000 1000.00 7.8 8192 70.00 0.5 0.4 0.7 2 2 2 0.1 0.1 0.1 8192 8 70 0 0 100
-  09:57:05.013 10/23/2012-09:57:05-MDT rd1 avg_2-2 1000 1000.00 7.8 8192 70.00 0.5 0.4 0.7 2 2 2 0.1 0.1 0.1 8192 8 70 0 0 100
-";
+    const FLAT: &str = include_str!("../../../tests/generator/flatfile.txt");
 
     #[test]
     fn a_flatfile_is_a_model_and_a_run() {
@@ -366,7 +360,7 @@ mod tests {
     fn totals_are_a_model() {
         let text = "Starting RD=rd1; I/O rate: 1000; elapsed=3\n\
                     interval i/o MB/sec bytes read resp\n\
-                    avg_2-3      996.00     0.97    1024   0.00    0.007    0.000    0.007    0.086\n";
+                    avg_2-3      996.00     0.97    1024   0.00 0.007 0.000 0.007 0.086\n";
         let model = model_of_totals(text).expect("a model");
         assert_eq!(model.elapsed, 2.0);
         assert_eq!(model.stream(Class::RandomWrite).expect("writes").rate, 996.0);
@@ -375,7 +369,8 @@ mod tests {
 
     #[test]
     fn a_histogram_is_a_run() {
-        let text = "Reads:\nmin(ms) < max(ms)   count\n0.000 < 0.020 10 1.0\n0.020 < 0.040 90 9.0\n2000 < max 1 0\n";
+        let text = "Reads:\nmin(ms) < max(ms)   count\n0.000 < 0.020 10 1.0\n\
+                    0.020 < 0.040 90 9.0\n2000 < max 1 0\n";
         let run = run_of_histogram(text).expect("a run");
         assert_eq!(run.classes[0].latency.counts()[..2], [(20_000, 10), (40_000, 90)]);
         assert!(run.classes[0].latency.is_open);
