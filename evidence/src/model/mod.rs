@@ -5,12 +5,20 @@
 //!
 //! 1. The classes add up to the report: requests and bytes, of reads and of writes. What does not
 //!    fit is in `residual`, and is 0 if all fits.
-//! 2. A size is a multiple of 512 bytes, and at most 1 MiB.
+//! 2. A size is a multiple of 512 bytes, and at most 1 MiB. A mean that is none is in `mean_size`,
+//!    and is issued as a mix of the two multiples around it ([`Stream::sizes`]).
 //! 3. What was taken for granted is in `assumed`, what the report did not have in `missing`.
+
+pub mod text;
 
 use crate::buckets::Buckets;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// The smallest request, in bytes, and what sizes are multiples of.
+pub const SIZE_MIN: u64 = 512;
+/// The largest request, in bytes.
+pub const SIZE_MAX: u64 = 1 << 20;
 
 /// A kind of I/O of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,12 +80,44 @@ pub struct Stream {
     pub class: Class,
     /// Requests a second.
     pub rate: f64,
-    /// Bytes of a request.
+    /// Bytes of a request: a multiple of 512.
     pub size: u64,
+    /// Bytes of a request on average, where that is no multiple of 512.
+    pub mean_size: Option<f64>,
     /// The mean that the report measured, in nanoseconds.
     pub latency: Option<f64>,
     /// Where the latency comes from: `db file sequential read`.
     pub latency_from: Option<String>,
+}
+
+impl Stream {
+    /// Requests of this mean size, which is taken to be from 512 bytes to 1 MiB.
+    #[must_use]
+    pub fn of_mean(class: Class, rate: f64, mean: f64) -> Self {
+        let mean = mean.clamp(SIZE_MIN as f64, SIZE_MAX as f64);
+        let size = (mean / SIZE_MIN as f64).round() as u64 * SIZE_MIN;
+        let mean_size = ((size as f64 - mean).abs() > mean * 1e-7).then_some(mean);
+        Self { class, rate, size, mean_size, latency: None, latency_from: None }
+    }
+
+    /// Bytes of a request on average.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.mean_size.unwrap_or(self.size as f64)
+    }
+
+    /// The sizes whose mix has the mean, with their shares (0 to 1): one, or two multiples of 512
+    /// that follow each other.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(u64, f64)> {
+        let Some(mean) = self.mean_size else { return vec![(self.size, 1.0)] };
+        let below = (mean / SIZE_MIN as f64).floor() as u64 * SIZE_MIN;
+        let above = (mean - below as f64) / SIZE_MIN as f64;
+        if above == 0.0 || !(SIZE_MIN..SIZE_MAX).contains(&below) {
+            return vec![(below.clamp(SIZE_MIN, SIZE_MAX), 1.0)];
+        }
+        vec![(below, 1.0 - above), (below + SIZE_MIN, above)]
+    }
 }
 
 /// Requests and bytes a second.
@@ -125,6 +165,31 @@ pub struct Model {
     pub waits: Vec<Waits>,
 }
 
+impl Totals {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            read_bytes: self.read_bytes + other.read_bytes,
+            writes: self.writes + other.writes,
+            write_bytes: self.write_bytes + other.write_bytes,
+        }
+    }
+
+    /// What is left of these without others.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        // Sums of rates differ in their last bits.
+        let minus = |a: f64, b: f64| if (a - b).abs() <= a.abs() * 1e-9 { 0.0 } else { a - b };
+        Self {
+            reads: minus(self.reads, other.reads),
+            read_bytes: minus(self.read_bytes, other.read_bytes),
+            writes: minus(self.writes, other.writes),
+            write_bytes: minus(self.write_bytes, other.write_bytes),
+        }
+    }
+}
+
 impl Model {
     #[must_use]
     pub fn stream(&self, class: Class) -> Option<&Stream> {
@@ -136,7 +201,7 @@ impl Model {
     pub fn sums(&self) -> Totals {
         let mut sums = Totals::default();
         for stream in &self.streams {
-            let bytes = stream.rate * stream.size as f64;
+            let bytes = stream.rate * stream.mean();
             if stream.class.reads() {
                 sums.reads += stream.rate;
                 sums.read_bytes += bytes;
