@@ -22,7 +22,7 @@ use std::{
 const MIB: u64 = 1 << 20;
 
 fn stream(class: Class, rate: f64, size: u64) -> Stream {
-    Stream { class, rate, size, latency: None, latency_from: None }
+    Stream::of_mean(class, rate, size as f64)
 }
 
 fn plan(streams: Vec<Stream>) -> Plan {

@@ -4,6 +4,7 @@ use super::Failure;
 use crate::{
     buckets::Buckets,
     compare::{self, Comparison, Price, RUNS_MAX},
+    import,
     run::Run,
 };
 use clap::Args;
@@ -120,7 +121,7 @@ pub fn read(path: &Path) -> Result<Run, Failure> {
         let text = std::str::from_utf8(&bytes).map_err(|error| failed(error.to_string()))?;
         Run::from_json(text).map_err(failed)?
     } else {
-        import(&bytes, &name).map_err(|error| failed(error.to_string()))?
+        import::read_run(&bytes, &name).map_err(|error| failed(error.to_string()))?
     };
     if run.label.trim().is_empty() {
         run.label = name;
@@ -134,11 +135,6 @@ pub fn read(path: &Path) -> Result<Run, Failure> {
         class.line.sort_by(|one, next| one.at.total_cmp(&next.at));
     }
     Ok(run)
-}
-
-/// Files of other programs.
-fn import(_bytes: &[u8], _file_name: &str) -> Result<Run, String> {
-    Err("it is no run that plinth knows: give a file that `plinth load run` has written".to_owned())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

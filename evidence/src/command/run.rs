@@ -2,11 +2,12 @@
 
 use super::Failure;
 use crate::{
+    import,
     issue::{
         Closed, Interval, IssueError, Length, Observer, Outcome, Plan, ROUND, ROUNDS_MAX,
         arrival::Arrivals, measure, text,
     },
-    model::{Class, Stream},
+    model::Stream,
 };
 use clap::{Args, ValueEnum};
 use std::{
@@ -283,25 +284,10 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// The classes of a model's file.
+/// The classes of a model, or of a report that makes one.
 fn read_model(path: &Path) -> Result<Vec<Stream>, Failure> {
-    let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| wrong(format!("it is no model: {}", error.message())))?;
-    let mut streams = Vec::new();
-    for class in Class::ALL {
-        let Some(section) = table.get(class.name()) else { continue };
-        let number = |name: &str| {
-            let value = section.get(name)?;
-            value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
-        };
-        let (Some(rate), Some(size)) = (number("rate"), number("size")) else {
-            return Err(wrong(format!("[{class}] needs a rate and a size")));
-        };
-        let size = size as u64;
-        streams.push(Stream { class, rate, size, latency: None, latency_from: None });
-    }
-    Ok(streams)
+    let name = path.display().to_string();
+    let bytes = fs::read(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let model = import::read_model(&bytes, &name);
+    model.map(|model| model.streams).map_err(|error| Failure::usage(error.to_string()))
 }

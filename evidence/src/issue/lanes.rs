@@ -63,11 +63,48 @@ pub enum Pace {
     Unpaced,
 }
 
+/// Bytes of the requests of a class: of one size, or of two that take turns so that their mean is
+/// the wanted one. Places are as far apart as the larger needs.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    larger: usize,
+    smaller: usize,
+    /// The share of the smaller, from 0 to 1, and what of it is due.
+    share: f64,
+    due: f64,
+}
+
+impl Sizes {
+    #[must_use]
+    pub fn fixed(size: usize) -> Self {
+        Self { larger: size, smaller: size, share: 0.0, due: 0.0 }
+    }
+
+    /// `larger`, or a sector less, for a mean of `mean` bytes.
+    #[must_use]
+    pub fn of_mean(mean: f64, larger: usize, sector: usize) -> Self {
+        if larger <= sector || mean >= larger as f64 {
+            return Self::fixed(larger);
+        }
+        let share = ((larger as f64 - mean) / sector as f64).clamp(0.0, 1.0);
+        Self { larger, smaller: larger - sector, share, due: 0.0 }
+    }
+
+    fn next(&mut self) -> usize {
+        self.due += self.share;
+        if self.due < 1.0 {
+            return self.larger;
+        }
+        self.due -= 1.0;
+        self.smaller
+    }
+}
+
 /// A class on this thread.
 #[derive(Debug, Clone)]
 pub struct Lane {
     class: usize,
-    size: usize,
+    sizes: Sizes,
     kind: Kind,
     places: Places,
     schedule: Option<Schedule>,
@@ -87,7 +124,7 @@ impl Lane {
     #[must_use]
     pub fn new(
         class: usize,
-        size: usize,
+        sizes: Sizes,
         kind: Kind,
         places: Places,
         pace: Pace,
@@ -102,7 +139,7 @@ impl Lane {
         let due = schedule.as_mut().and_then(Iterator::next).unwrap_or(0);
         Self {
             class,
-            size,
+            sizes,
             kind,
             places,
             schedule,
@@ -116,8 +153,11 @@ impl Lane {
     }
 
     /// The place of a request and its ticket.
-    fn place(&mut self, versions: Option<&Versions>) -> Option<(usize, u64, Option<u64>)> {
-        let length = self.size as u64;
+    fn place(
+        &mut self,
+        length: u64,
+        versions: Option<&Versions>,
+    ) -> Option<(usize, u64, Option<u64>)> {
         for _ in 0..TRIES {
             let (target, offset) = self.places.next();
             let Some(versions) = versions else { return Some((target, offset, None)) };
@@ -196,7 +236,9 @@ impl Source for Lanes {
         if lane.due > now {
             return Due::At(lane.due);
         }
-        let Some((target, offset, ticket)) = lane.place(self.versions.as_deref()) else {
+        let length = lane.sizes.next();
+        let versions = self.versions.as_deref();
+        let Some((target, offset, ticket)) = lane.place(length as u64, versions) else {
             return Due::At(now + AGAIN);
         };
         let start = lane.start();
@@ -206,7 +248,7 @@ impl Source for Lanes {
             class: lane.class,
             target,
             offset,
-            length: lane.size,
+            length,
             kind: lane.kind,
             start,
             ticket,
@@ -233,5 +275,27 @@ impl Source for Lanes {
 
     fn unissued(&self) -> u64 {
         self.unissued.round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sizes_take_turns_so_that_their_mean_is_the_wanted_one() {
+        for (mean, larger, sector) in [
+            (7915.0, 8192, 512),
+            (9273.0, 9728, 512),
+            (176_205.0, 176_640, 512),
+            (7915.0, 8192, 4096),
+        ] {
+            let mut sizes = Sizes::of_mean(mean, larger, sector);
+            let sum: usize = (0..10_000).map(|_| sizes.next()).sum();
+            let found = sum as f64 / 10_000.0;
+            assert!((found - mean).abs() < 1.0, "{found} instead of {mean}");
+        }
+        let mut fixed = Sizes::of_mean(300.0, 512, 512);
+        assert_eq!((fixed.next(), fixed.next()), (512, 512), "no request is smaller than a sector");
     }
 }

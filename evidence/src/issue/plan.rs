@@ -6,7 +6,7 @@ use super::{
     drive::{Drive, Length, Measured, Part},
     engine::Kind,
     fill::{self, Fill},
-    lanes::{Lane, Lanes, Limits, Pace},
+    lanes::{Lane, Lanes, Limits, Pace, Sizes},
     place::{Areas, Places, alignment},
     recorder::Tally,
     stamp::Stamp,
@@ -156,7 +156,7 @@ pub fn measure(
     let threads = plan.threads_of(&streams);
     let limits = Arc::new(Limits::default());
     let parts = (0..threads)
-        .map(|thread| plan.part(&streams, &areas, (thread, threads), &limits, &data))
+        .map(|thread| plan.part((&streams, sector), &areas, (thread, threads), &limits, &data))
         .collect();
     let drive = Drive {
         targets: &opened,
@@ -293,18 +293,22 @@ impl Plan {
         Ok(())
     }
 
-    /// The streams as they are issued: scaled, in whole sectors.
+    /// The streams as they are issued: scaled, in whole sectors. The size is the largest of the
+    /// stream's, the mean is kept where a mix of two sizes has it.
     fn streams(&self, sector: u64, notes: &mut Vec<String>) -> Vec<Stream> {
         let mut streams = Vec::new();
         for stream in self.streams.iter().filter(|stream| stream.rate > 0.0) {
-            let size = stream.size.next_multiple_of(sector);
-            if size != stream.size {
+            let (mean, unit) = (stream.mean(), sector as f64);
+            let size = (mean / unit).ceil().max(1.0) as u64 * sector;
+            let mean_size = (mean > unit && (mean as u64) < size).then_some(mean);
+            if mean < unit {
                 notes.push(format!(
-                    "{}: {size} bytes instead of {}, for sectors of {sector} bytes",
-                    stream.class, stream.size
+                    "{}: {size} bytes instead of {mean:.0}, for sectors of {sector} bytes",
+                    stream.class
                 ));
             }
-            streams.push(Stream { rate: stream.rate * self.scale, size, ..stream.clone() });
+            let rate = stream.rate * self.scale;
+            streams.push(Stream { rate, size, mean_size, ..stream.clone() });
         }
         streams
     }
@@ -351,8 +355,11 @@ impl Plan {
         if !self.verify {
             return Ok(Data { stamp, version, versions: None });
         }
-        let grain = streams.iter().map(|stream| alignment(stream.size)).min().unwrap_or(512);
-        let grain = grain.min(4096);
+        let grain_of = |stream: &Stream| match stream.mean_size {
+            None => alignment(stream.size),
+            Some(_) => 512,
+        };
+        let grain = streams.iter().map(grain_of).min().unwrap_or(512).min(4096);
         let sizes: Vec<u64> = targets.iter().map(|target| target.size).collect();
         let memory = Versions::memory(grain, &sizes);
         if memory > VERSIONS_MAX {
@@ -389,7 +396,7 @@ impl Plan {
     /// The lanes of a thread.
     fn part<'a>(
         &self,
-        streams: &[Stream],
+        (streams, sector): (&[Stream], u64),
         areas: &[Vec<Range<u64>>],
         (thread, threads): (usize, usize),
         limits: &Arc<Limits>,
@@ -419,7 +426,8 @@ impl Plan {
             };
             let places = Places::new(stream.class, stream.size, areas.clone(), thread, seed);
             let rate = stream.rate / of.1 as f64;
-            lanes.push(Lane::new(class, stream.size as usize, kind, places, pace, depth, rate));
+            let sizes = Sizes::of_mean(stream.mean(), stream.size as usize, sector as usize);
+            lanes.push(Lane::new(class, sizes, kind, places, pace, depth, rate));
         }
         let source = Lanes::new(lanes, Arc::clone(limits), data.versions.clone());
         Part { source: Box::new(source), slots }

@@ -4,7 +4,7 @@ use super::{
     arrival::{Arrivals, Schedule},
     collect::Collector,
     engine::{Ended, Engine, Io, Kind, Wait},
-    lanes::{Lane, Lanes, Limits, Pace},
+    lanes::{Lane, Lanes, Limits, Pace, Sizes},
     place::Places,
     recorder::{POINTS_MAX, Recorder},
     stamp::Stamp,
@@ -133,7 +133,7 @@ impl Load {
             let of = if *kind == Kind::Read { Class::RandomRead } else { Class::RandomWrite };
             let places =
                 Places::new(of, SIZE as u64, std::iter::once(0..TARGET).collect(), 0, class as u64);
-            Lane::new(class, SIZE, *kind, places, pace, self.depth, self.rate)
+            Lane::new(class, Sizes::fixed(SIZE), *kind, places, pace, self.depth, self.rate)
         });
         let mut lanes = Lanes::new(lanes.collect(), limits, versions.clone());
         let depth = self.depth;

@@ -188,13 +188,7 @@ impl Slob {
 
     /// For opening and filling.
     fn plan(&self, layout: &Layout) -> Plan {
-        let stream = Stream {
-            class: Class::RandomWrite,
-            rate: 1.0,
-            size: self.block,
-            latency: None,
-            latency_from: None,
-        };
+        let stream = Stream::of_mean(Class::RandomWrite, 1.0, self.block as f64);
         Plan {
             streams: vec![stream],
             size: Some((layout.data + layout.log).next_multiple_of(4096)),
