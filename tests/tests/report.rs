@@ -220,7 +220,7 @@ fn a_report_says_which_mirror_was_read_and_what_is_set() {
     let tables = tables(&document);
     for row in &tables["Reads by reason"] {
         let is_preferred = row["failure group"] == "F1";
-        assert_eq!(row["preferred"] == "Y", is_preferred, "{row:?}");
+        assert_eq!(row["is preferred"] == "Y", is_preferred, "{row:?}");
         assert_eq!(number(&row["reads"]) >= 256.0, is_preferred, "{row:?}");
     }
     let changed = &tables["Attributes that are not the default"];

@@ -94,7 +94,7 @@ pub(super) fn draw(facts: &Facts, page: &mut Page, limits: Limits) {
         }
     };
     let begins = match &log.begins {
-        Some(time) => format!(" The file begins at {time}: earlier lines are in the rotated one."),
+        Some(time) => format!(" The file begins at {time}, less than a day ago."),
         None => String::new(),
     };
     page.paragraph(&format!(

@@ -201,8 +201,9 @@ fn chart(page: &mut Page, title: &str, lines: &Lines, limits: Limits) {
     let about = "Requests by latency, both axes logarithmic, each bucket twice as long as the last";
     let mut table =
         Table::new(["took less than"].into_iter().chain(series.iter().map(|one| one.label)));
-    let mut borders: Vec<u64> =
-        drawn.iter().flat_map(|(_, counts)| counts.keys().copied()).collect();
+    // Buckets that hold something.
+    let held = drawn.iter().flat_map(|(_, counts)| counts.iter()).filter(|(_, count)| **count > 0);
+    let mut borders: Vec<u64> = held.map(|(micro, _)| *micro).collect();
     borders.sort_unstable();
     borders.dedup();
     for micro in borders.into_iter().take(limits.rows) {
@@ -275,7 +276,8 @@ fn files(facts: &Facts, page: &mut Page, limits: Limits) {
             mean(row.real("sync_time"), row.count("syncs")),
         ])
     };
-    let rows = facts.rows("v$asm_file_iostat").map(row).collect();
+    let is_used = |row: &Row<'_>| row.count("bytes_read") + row.count("bytes_written") > 0;
+    let rows = facts.rows("v$asm_file_iostat").filter(is_used).map(row).collect();
     let head = [
         "file",
         "number",

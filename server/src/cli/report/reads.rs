@@ -48,7 +48,7 @@ pub(super) fn draw(facts: &Facts, page: &mut Page, limits: Limits) {
         return;
     }
     page.list(&reasons(&disks, all));
-    let head = ["disk", "failure group", "preferred", "reads", "share"]
+    let head = ["disk", "failure group", "is preferred", "reads", "share"]
         .into_iter()
         .chain(REASONS.map(|(_, name, _)| name));
     let row = |disk: &Row<'_>| -> Vec<Cell> {

@@ -44,10 +44,11 @@ pub(super) fn draw(facts: &Facts, page: &mut Page, limits: Limits) {
     if is_known(facts, page, "v$asm_diskgroup_stat") {
         group(facts, page);
     }
+    // Beside the chart before it.
+    by_disk(facts, page, limits);
     if is_known(facts, page, "v$asm_space") {
         safe(facts, page);
     }
-    by_disk(facts, page, limits);
     if is_known(facts, page, "v$asm_disk_thin") {
         thin(facts, page, limits);
     }
@@ -60,7 +61,7 @@ fn group(facts: &Facts, page: &mut Page) {
         ("used, before mirroring", "cold_used_mb"),
         ("free, before mirroring", "free_mb"),
         ("required mirror free", "required_mirror_free_mb"),
-        ("usable for files, after mirroring", "usable_file_mb"),
+        ("usable, after mirroring", "usable_file_mb"),
     ];
     let mut table = Table::new(["space", "MiB"]);
     let mut all = Vec::new();
@@ -81,12 +82,16 @@ fn safe(facts: &Facts, page: &mut Page) {
         none if none.is_empty() => String::new(),
         failgroup => format!(" The loss of failure group {failgroup} sets this limit."),
     };
-    page.paragraph(&format!(
-        "{} can be written, of which {} safely: after the loss of any failure group every file gets \
-         all its mirrors again.{bound}",
-        size("writable_bytes"),
-        size("safe_bytes"),
-    ));
+    let safely = match &*space.text("restorable") {
+        "N" => " No loss of a failure group can be restored elsewhere, so no reserve is kept."
+            .to_owned(),
+        _ => format!(
+            " Safe are {}: after the loss of any failure group every file gets all its mirrors \
+             again.{bound}",
+            size("safe_bytes")
+        ),
+    };
+    page.paragraph(&format!("{} can be written, after mirroring.{safely}", size("writable_bytes")));
     let note = space.text("note");
     if !note.is_empty() {
         page.paragraph(&format!("Note: {note}."));
