@@ -314,9 +314,6 @@ fn a_report_without_a_page_exits_with_2_and_one_that_lacks_something_with_1() {
     let unknown = instance.plinth(["report", "-o", "-", "nosuch"]);
     assert_eq!((unknown.code, &*unknown.out), (Some(2), ""), "{unknown}");
     assert!(unknown.err.contains("'NOSUCH' does not exist"), "{unknown}");
-    // The alert log is the instance's own.
-    fs::set_permissions(instance.dir(), fs::Permissions::from_mode(0o755)).expect("own directory");
-    instance.sql("SELECT 1");
     instance.unmount(&instance.path("mnt").join("DATA"));
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     let lacking = instance.plinth(["report", "-o", "-", "data"]);
@@ -329,6 +326,29 @@ fn a_report_without_a_page_exits_with_2_and_one_that_lacks_something_with_1() {
     assert!(elements(&document, "p").any(|node| text(node) == said), "{}", lacking.out);
     let log: String = elements(&document, "pre").map(text).collect();
     assert!(log.contains(" DATA: "), "{log}");
+}
+
+/// A user who may look, and may not read the alert log.
+#[test]
+fn a_user_who_may_look_gets_a_report_without_the_alert_log() {
+    let mut instance = group();
+    instance.kill_instance();
+    instance.start_with(&["--look-all"]);
+    // Where every user may execute it.
+    let program = instance.path("plinth");
+    fs::copy(instance.program(), &program).expect("a copy");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("own file");
+    let report = shell(r#"exec runuser -u nobody -- "$1" --dir "$2" report -o - data"#)
+        .arg(&program)
+        .arg(instance.dir())
+        .finish();
+    assert_eq!(report.code, Some(1), "{report}");
+    let lacking: Vec<&str> = report.err.lines().collect();
+    assert!(matches!(&lacking[..], [line] if line.contains("the alert log could not be read: ")));
+    let document = parsed(&report.out);
+    let tables = tables(&document);
+    assert_eq!(tables["States and places"].len(), 2);
+    assert_eq!(elements(&document, "pre").count(), 0);
 }
 
 #[test]
