@@ -1,4 +1,4 @@
-//! What the views say, and why some do not.
+//! The answers of the views, and why some do not answer.
 //!
 //! A question is a query of one view. Its answer is rows, or the reason why there are none: the
 //! group is not mounted, no engine answers, the statement was refused. An engine that takes seconds

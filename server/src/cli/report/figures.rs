@@ -31,7 +31,7 @@ pub(super) fn mib(number: i64) -> String {
     format!("{} MiB", signed(number))
 }
 
-/// The mean of so many that took so many seconds; `-` of none.
+/// The mean of a number of requests that took these seconds in total; `-` of none.
 pub(super) fn mean(seconds: f64, number: u64) -> String {
     if number == 0 { "-".to_owned() } else { units::latency(seconds * 1e9 / number as f64) }
 }

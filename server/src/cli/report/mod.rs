@@ -10,7 +10,7 @@
 //!
 //!   1. A question without an answer becomes a sentence in its section, a line on the standard
 //!      error, and exit code 1. The page is made.
-//!   2. What the answers say is text on the page, whatever it is: `plinth_evidence::draw` escapes it.
+//!   2. Answers are text on the page, whatever they are: `plinth_evidence::draw` escapes them.
 //!   3. A page has [`PAGE_BYTES_MAX`] at most: one that is larger is drawn again with fewer rows.
 //!      Under each table that was cut stands how many rows were left out.
 //!   4. Nothing is replaced without `--force`, and with it only a regular file.

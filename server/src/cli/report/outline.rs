@@ -65,7 +65,7 @@ fn about(facts: &Facts) -> Vec<(&'static str, String)> {
     pairs
 }
 
-/// What needs attention, a sentence each.
+/// The points that need attention, a sentence each.
 fn points(facts: &Facts) -> Vec<String> {
     let mut points = Vec::new();
     if !matches!(&*facts.group.state, "MOUNTED" | "RESTRICTED") {
