@@ -2,7 +2,7 @@
 //! what was measured as one page that compares.
 //!
 //! ```text
-//!   report of a database    import/    model       the classes of I/O of a load: rate, size, latency
+//!   report of a database    import/    model       the classes of I/O of a load
 //!   model                   export/    files of VDBench and fio, and back
 //!   model + target          issue/     run         histograms and time lines of what was measured
 //!   runs                    compare/   table, JSON, one HTML page

@@ -98,7 +98,8 @@ pub(super) fn draw(facts: &Facts, page: &mut Page, limits: Limits) {
         None => String::new(),
     };
     page.paragraph(&format!(
-        "{}, lines about {} and the instance, in UTC: {}, of which alarms {} and warnings {}.{begins}",
+        "{}, lines about {} and the instance, in UTC: {}, of which alarms {} and warnings {}.\
+         {begins}",
         log.path,
         facts.group.name,
         count(log.lines.len() as u64),

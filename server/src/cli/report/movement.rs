@@ -17,7 +17,8 @@ pub(super) const QUESTIONS: &[Question] = &[
     Question {
         view: "v$asm_operation_ended",
         is_of_engine: true,
-        sql: "SELECT * FROM v$asm_operation_ended WHERE group_number = {group} ORDER BY operation, pass",
+        sql: "SELECT * FROM v$asm_operation_ended WHERE group_number = {group}
+              ORDER BY operation, pass",
     },
     Question {
         view: "v$asm_move_wait_histogram",

@@ -14,7 +14,8 @@ use plinth_evidence::draw::{
 pub(super) const QUESTIONS: &[Question] = &[Question {
     view: "v$asm_read_policy",
     is_of_engine: true,
-    sql: "SELECT * FROM v$asm_read_policy WHERE group_number = {group} ORDER BY failgroup, disk_number",
+    sql: "SELECT * FROM v$asm_read_policy WHERE group_number = {group}
+          ORDER BY failgroup, disk_number",
 }];
 
 /// Columns of the view, and each reason in words.

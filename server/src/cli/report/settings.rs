@@ -20,9 +20,9 @@ pub(super) const QUESTIONS: &[Question] = &[
     Question {
         view: "v$parameter",
         is_of_engine: false,
-        sql:
-            "SELECT name, value, default_value FROM v$parameter
-              WHERE isdefault = 'FALSE' OR name = 'asm_preferred_read_failure_groups' ORDER BY name",
+        sql: "SELECT name, value, default_value FROM v$parameter
+              WHERE isdefault = 'FALSE' OR name = 'asm_preferred_read_failure_groups'
+              ORDER BY name",
     },
 ];
 
