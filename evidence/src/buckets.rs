@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct Buckets {
     /// Upper border in nanoseconds, requests. Buckets that hold none may be left out.
     counts: Vec<(u64, u64)>,
-    /// What the last bucket holds has no upper border.
+    /// The last bucket has no upper border.
     #[serde(default)]
     pub is_open: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -71,7 +71,8 @@ pub struct Point {
     pub length: f64,
     pub requests: u64,
     pub bytes: u64,
-    /// Latencies of the interval in nanoseconds: mean, standard deviation, 99th percentile, largest.
+    /// Latencies of the interval, in nanoseconds: mean, standard deviation, 99th percentile,
+    /// largest.
     pub mean: f64,
     pub deviation: f64,
     pub p99: f64,

@@ -213,9 +213,10 @@ fn the_architecture_names_every_source_file() {
         text.split('`').filter(|word| word.ends_with(".rs") && !word.contains(' ')).collect();
     let is_named = |file: &str, name: &str| file == name || file.ends_with(&format!("/{name}"));
     let mut files = Vec::new();
-    for crate_name in
-        ["format", "engine", "host", "frontend", "fuse", "nbd", "server", "sim", "workload", "tidy"]
-    {
+    for crate_name in [
+        "format", "engine", "host", "frontend", "fuse", "nbd", "evidence", "server", "sim",
+        "workload", "tidy",
+    ] {
         sources(&root.join(crate_name).join("src"), &root, &mut files);
     }
     assert!(files.len() > 200, "only {} sources were found", files.len());

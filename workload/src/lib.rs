@@ -1,4 +1,5 @@
-//! One vocabulary of workloads, for the simulator, the whole-system tests and the benchmarks.
+//! One vocabulary of workloads, for the evidence (`plinth load`), the simulator, the whole-system
+//! tests and the benchmarks.
 //!
 //! A workload is data: a [`class::Class`] is a stream of I/O of one kind, a [`profile::Profile`] is
 //! a program as the operations that it does and how often. All that is not data follows from a

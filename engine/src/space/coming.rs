@@ -10,9 +10,9 @@
 //!   2. Each time something has become free a count grows ([`Coming::note_freed`]). A request reads
 //!      the count, tries, and if it got nothing waits until the count has changed, as long as
 //!      something is coming.
-//!   3. While a request waits ([`Coming::wait`]), no discard takes free AUs (`discards.rs`): those in
-//!      flight end, and then the request sees all that is free, once. Otherwise a request for more
-//!      than there is would wait as long as anything is left to discard.
+//!   3. While a request waits ([`Coming::wait`]), no discard takes free AUs (`discards.rs`): those
+//!      in flight end, and then the request sees all that is free, once. Otherwise a request for
+//!      more than there is would wait as long as anything is left to discard.
 //!
 //! Invariant: space that a job frees is always either announced here, or pending in `reclaim.rs`,
 //! or free.

@@ -27,6 +27,11 @@ pub enum Load {
 impl Load {
     /// Runs the command and says on standard error why it failed.
     pub fn run(&self, out: &mut dyn Write) -> ExitCode {
+        ExitCode::from(self.code(out))
+    }
+
+    /// The same; returns the exit code as a number.
+    pub fn code(&self, out: &mut dyn Write) -> u8 {
         let ended = match self {
             Self::Model(command) => command.run(out),
             Self::Export(command) => command.run(out),
@@ -37,12 +42,12 @@ impl Load {
         };
         let ended = ended.and_then(|()| out.flush().map_err(Failure::from));
         match ended {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(()) => 0,
             Err(failure) => {
                 if !failure.text.is_empty() {
                     eprintln!("plinth load: {failure}");
                 }
-                ExitCode::from(failure.code)
+                failure.code
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::gather::Gathered;
 use crate::{buckets::Buckets, draw::units};
 
-/// What a figure is.
+/// A figure that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Is {
     Exact,

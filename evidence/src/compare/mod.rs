@@ -36,7 +36,7 @@ pub struct Price {
     pub percentile: f64,
 }
 
-/// What one run costs.
+/// The price of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     pub run: usize,

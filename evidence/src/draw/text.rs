@@ -1,8 +1,8 @@
 //! Text from outside, made safe to show.
 //!
 //! A report can hold any bytes, and a name from it lands on a page and on a terminal. Markup
-//! becomes text. Characters that a reader does not see, but that change what he sees (control
-//! characters, overrides of the writing direction, those without width), are shown as escapes.
+//! becomes text. Characters that are not seen, but that change what is seen (control characters,
+//! overrides of the writing direction, those without width), are shown as escapes.
 
 use std::fmt::Write;
 

@@ -3,11 +3,11 @@
 //!
 //! Invariants:
 //!
-//! 1. The classes add up to the report: requests and bytes, of reads and of writes. What does not
-//!    fit is in `residual`, and is 0 if all fits.
+//! 1. The classes add up to the report: requests and bytes, of reads and of writes.
+//!    `residual` has the rest, and is 0 if all fits.
 //! 2. A size is a multiple of 512 bytes, and at most 1 MiB. A mean that is none is in `mean_size`,
 //!    and is issued as a mix of the two multiples around it ([`Stream::sizes`]).
-//! 3. What was taken for granted is in `assumed`, what the report did not have in `missing`.
+//! 3. `assumed` has all that was taken for granted, `missing` all that the report did not have.
 
 pub mod text;
 
@@ -196,7 +196,7 @@ impl Model {
         self.streams.iter().find(|stream| stream.class == class)
     }
 
-    /// What the streams add up to.
+    /// The sums of the streams.
     #[must_use]
     pub fn sums(&self) -> Totals {
         let mut sums = Totals::default();

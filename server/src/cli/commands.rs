@@ -7,8 +7,9 @@
 use super::{
     Result, about, access, amdu, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, filter, groups, iostat, kfed, labels, lists, ls, lsod, lsof, manual,
-    mounts, names, nbd, reclaim, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
+    cp, disks, extents, files, filter, groups, iostat, kfed, labels, lists, load, ls, lsod, lsof,
+    manual, mounts, names, nbd, reclaim, renamedg, report, settings, sql, stores, templates, top,
+    upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -119,6 +120,9 @@ table! {
         Voldisable(volumes::Voldisable),
         Volstat(volumes::Volstat),
         Nbd(nbd::Nbd),
+    "Evidence":
+        Report(report::Report),
+        Load(load::Load),
     "Instance":
         Top(top::Top),
         Lsct(lists::Lsct),

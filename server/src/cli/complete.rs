@@ -45,7 +45,7 @@ impl Wanted {
             ("mapau", _) => Self::Path,
             // This GROUP is a unix group.
             (_, "GROUP") if argument.get_id() == "socket_group" => Self::Path,
-            ("lsdg", "PATTERN") | ("dropdg", "GROUP") => Self::Group,
+            ("lsdg", "PATTERN") | ("dropdg" | "report", "GROUP") => Self::Group,
             ("mount", "GROUP|DIRECTORY") => Self::GroupToMount,
             ("umount", "GROUP|DIRECTORY") | ("check", "WHAT") => Self::GroupToDismount,
             ("lsop", "PATTERN") | (_, "GROUP" | "GROUPS") => Self::MountedGroup,
@@ -295,6 +295,7 @@ mod tests {
             ("rebal --power", Wanted::Path, None),
             ("rebal data", Wanted::Path, None),
             ("dropdg -r", Wanted::Group, None),
+            ("report --force", Wanted::Group, None),
             ("lsdg -g", Wanted::Group, None),
             ("lsop", Wanted::MountedGroup, None),
             ("lsct", Wanted::MountedGroup, None),

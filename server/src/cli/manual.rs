@@ -106,17 +106,22 @@ pub(super) fn page() -> Result<()> {
     whole.render_options_section(&mut page).map_err(failed)?;
     let mut text = String::from_utf8_lossy(&page).into_owned();
     text.push_str(".SH COMMANDS\n");
-    for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-        text.push_str(&section(command).map_err(failed)?);
+    for command in program.get_subcommands() {
+        text.push_str(&section(command, "").map_err(failed)?);
     }
     text.push_str(".SH \"SEE ALSO\"\ndocs/shell.md, docs/sql.md and docs/operating.md of the source tell more.\n");
     print(&text);
     Ok(())
 }
 
-/// One command's part of the page: its sections become paragraphs under its name.
-fn section(command: &Command) -> io::Result<String> {
-    let man = clap_mangen::Man::new(command.clone());
+/// One command's part of the page, then those of its own commands: their sections become paragraphs
+/// under its name, before which stand the commands that it belongs to.
+fn section(command: &Command, above: &str) -> io::Result<String> {
+    if command.is_hide_set() {
+        return Ok(String::new());
+    }
+    let name = format!("{above}{}", command.get_name());
+    let man = clap_mangen::Man::new(command.clone().bin_name(name.as_str()));
     let mut synopsis = Vec::new();
     let mut rest = Vec::new();
     man.render_synopsis_section(&mut synopsis)?;
@@ -133,5 +138,9 @@ fn section(command: &Command) -> io::Result<String> {
             .map(|line| format!("{line}\n"))
             .collect()
     };
-    Ok(format!(".SS {}\n{}.PP\n{}", command.get_name(), body(&synopsis), body(&rest)))
+    let mut text = format!(".SS {name}\n{}.PP\n{}", body(&synopsis), body(&rest));
+    for part in command.get_subcommands() {
+        text.push_str(&section(part, &format!("{name} "))?);
+    }
+    Ok(text)
 }
