@@ -81,7 +81,7 @@ fn a_file_that_carries_anything_is_refused_and_stays_as_it_is() {
     bytes[0x8001..0x8006].copy_from_slice(b"CD001");
     for (content, wanted) in [
         (bytes, "an ISO 9660 file system"),
-        (vec![0; 8 * MIB as usize], "zeros at both ends"),
+        (vec![0; 8 * MIB as usize], "8388608 bytes: zeros"),
         (b"a few words".to_vec(), "data (byte 0 is not zero)"),
     ] {
         fs::write(&path, content).expect("written");
@@ -91,6 +91,19 @@ fn a_file_that_carries_anything_is_refused_and_stays_as_it_is() {
         assert!(error.to_string().contains("--force-overwrite"), "{error}");
         assert_eq!(hash(&path), before);
     }
+}
+
+#[test]
+fn a_file_that_has_holes_only_is_filled_and_used() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    fs::File::create(&path).and_then(|file| file.set_len(16 * MIB)).expect("a file of holes");
+    let plan = Plan { verify: true, ..plan(mixed()) };
+    let outcome = on(&plan, &path).expect("it runs");
+    assert_eq!((outcome.wrong, outcome.errors), (0, 0), "{:?}", outcome.run.notes);
+    assert!(!outcome.run.notes.iter().any(|note| note.contains("holes")));
+    let error = on(&plan, &path).expect_err("now it carries something").to_string();
+    assert!(error.contains("16777216 bytes: data"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod distance;
 mod export;
 mod model;
 mod run;
+mod signals;
 mod slob;
 
 use clap::Subcommand;

@@ -1,6 +1,6 @@
 //! `plinth load run`.
 
-use super::Failure;
+use super::{Failure, signals};
 use crate::{
     import,
     issue::{
@@ -218,12 +218,7 @@ const SELDOM: u64 = 60;
 
 impl Screen {
     pub(super) fn new(classes: Vec<String>) -> Result<Self, Failure> {
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&is_stopped))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&is_stopped)))
-                .map_err(|error| Failure::midway(format!("no signal can be heard: {error}")))?;
-        }
+        let is_stopped = signals::stopped()?;
         let is_terminal = std::io::stderr().is_terminal();
         Ok(Self { classes, is_terminal, lines: 0, is_stopped })
     }
