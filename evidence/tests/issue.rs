@@ -1,5 +1,8 @@
 //! Loads on files, and on a loop device where there is one to be had.
 
+mod nbd_server;
+
+use nbd_server::Server;
 use plinth_evidence::{
     issue::{
         Closed, IssueError, Length, Outcome, Plan, Silent, measure,
@@ -12,11 +15,9 @@ use std::{
     collections::hash_map::DefaultHasher,
     fs,
     hash::{Hash, Hasher},
-    io::{Read, Write},
-    os::unix::net::UnixListener,
+    io::Write,
     path::{Path, PathBuf},
     process::Command,
-    thread,
 };
 
 const MIB: u64 = 1 << 20;
@@ -253,70 +254,11 @@ fn a_device_with_a_signature_or_in_use_is_refused_and_an_empty_one_is_used() {
     assert!(on(&forced, &device.path).is_ok());
 }
 
-/// A server of one export in memory, for a test.
-fn serve(listener: &UnixListener, size: usize) {
-    let bytes = std::sync::Arc::new(std::sync::Mutex::new(vec![0_u8; size]));
-    while let Ok((mut stream, _)) = listener.accept() {
-        let bytes = std::sync::Arc::clone(&bytes);
-        thread::spawn(move || {
-            let _ = serve_client(&mut stream, &bytes);
-        });
-    }
-}
-
-fn serve_client(
-    stream: &mut (impl Read + Write),
-    bytes: &std::sync::Mutex<Vec<u8>>,
-) -> std::io::Result<()> {
-    let size = bytes.lock().expect("no panic").len();
-    stream.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
-    let mut option = [0; 20];
-    stream.read_exact(&mut option)?;
-    let length = u32::from_be_bytes(option[16..20].try_into().expect("4 bytes"));
-    stream.read_exact(&mut vec![0; length as usize])?;
-    let reply = |kind: u32, data: &[u8]| {
-        let mut reply = 0x3_e889_0455_65a9_u64.to_be_bytes().to_vec();
-        reply.extend([0, 0, 0, 7]);
-        reply.extend(kind.to_be_bytes());
-        reply.extend((data.len() as u32).to_be_bytes());
-        reply.extend(data);
-        reply
-    };
-    let mut info = vec![0, 0];
-    info.extend((size as u64).to_be_bytes());
-    info.extend(0b1101_u16.to_be_bytes());
-    stream.write_all(&reply(3, &info))?;
-    stream.write_all(&reply(1, &[]))?;
-    loop {
-        let mut request = [0; 28];
-        stream.read_exact(&mut request)?;
-        let number = |range: std::ops::Range<usize>| {
-            request[range].iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
-        };
-        let (offset, length) = (number(16..24), number(24..28));
-        let mut answer = 0x6744_6698_u32.to_be_bytes().to_vec();
-        answer.extend([0; 4]);
-        answer.extend(&request[8..16]);
-        match number(6..8) {
-            0 => answer.extend(&bytes.lock().expect("no panic")[offset..offset + length]),
-            1 => {
-                let mut data = vec![0; length];
-                stream.read_exact(&mut data)?;
-                bytes.lock().expect("no panic")[offset..offset + length].copy_from_slice(&data);
-            }
-            _ => {}
-        }
-        stream.write_all(&answer)?;
-    }
-}
-
 #[test]
 fn an_nbd_export_is_a_target() {
     let directory = directory();
-    let socket = directory.path().join("socket");
-    let listener = UnixListener::bind(&socket).expect("a socket");
-    thread::spawn(move || serve(&listener, 64 << 20));
-    let target = format!("nbd+unix:///export?socket={}", socket.display());
+    let server = Server::start(&directory.path().join("socket"), 64 << 20);
+    let target = server.address;
     let plan = Plan { verify: true, depth: Some(4), fill: true, ..plan(mixed()) };
     let outcome = measure(&plan, std::slice::from_ref(&target), &mut Silent).expect("it runs");
     assert_eq!((outcome.wrong, outcome.errors), (0, 0), "{:?}", outcome.run.notes);
