@@ -165,40 +165,69 @@ fn until_steady_ends_by_the_rule_with_the_results_of_five_rounds() {
     assert!(outcome.run.classes[0].requests.abs_diff(1_000) <= 50);
 }
 
-#[test]
-fn slob_writes_reads_and_syncs_with_its_own_words() {
-    let directory = directory();
+fn slob(instances: u64) -> Slob {
     let parameters = Parameters {
         scale: Amount::Blocks(10_000),
         schemas: 2,
+        threads_per_schema: 2,
         update_pct: 30,
         scan_pct: 10,
         run_time: 1.0,
         ..Parameters::default()
     };
-    let slob = Slob {
+    Slob {
         parameters,
         block: 8192,
         seed: 1,
         label: "test".to_owned(),
         force_overwrite: false,
+        instances,
+        verify: true,
         gate: None,
         ramp: 0.0,
-    };
-    let target = [directory.path().display().to_string()];
-    let result = slob.run(&target, &mut Silent).expect("it runs");
-    let names: Vec<&str> =
-        result.outcome.run.classes.iter().map(|class| class.name.as_str()).collect();
-    for wanted in ["db file sequential read", "db file parallel write", "log file parallel write"] {
-        assert!(names.contains(&wanted), "{names:?}");
     }
-    assert!(result.executes > 0 && result.outcome.errors == 0);
-    let summary = result.summary();
-    let columns: Vec<usize> = summary.lines().map(|line| line.matches('|').count()).collect();
-    assert_eq!(columns, [15, 15], "{summary}");
-    assert!(summary.starts_with("FILE|SESSIONS|ELAPSED|EXECUTES|PREADS|"));
-    let report = result.report();
-    assert!(report.contains("Redo Requests:") && report.contains("WAIT_TIME_MICRO"), "{report}");
+}
+
+#[test]
+fn slob_writes_reads_and_syncs_with_its_own_words() {
+    let directory = directory();
+    let target = [directory.path().display().to_string()];
+    for instances in [1, 3] {
+        let result = slob(instances).run(&target, &mut Silent).expect("it runs");
+        let outcome = &result.outcome;
+        let names: Vec<&str> =
+            outcome.run.classes.iter().map(|class| class.name.as_str()).collect();
+        for wanted in
+            ["db file sequential read", "db file parallel write", "log file parallel write"]
+        {
+            assert!(names.contains(&wanted), "{names:?}");
+        }
+        assert_eq!((outcome.errors, outcome.wrong), (0, 0), "{:?}", outcome.run.notes);
+        assert!(result.executes > 0);
+        let summary = result.summary();
+        let columns: Vec<usize> = summary.lines().map(|line| line.matches('|').count()).collect();
+        assert_eq!(columns, [15, 15], "{summary}");
+        assert!(summary.starts_with("FILE|SESSIONS|ELAPSED|EXECUTES|PREADS|"));
+        assert!(summary.contains("\ntest|4|"), "{summary}");
+        let report = result.report();
+        assert!(report.contains("Redo Requests:") && report.contains("WAIT_TIME_MICRO"));
+    }
+    let error = slob(5).run(&target, &mut Silent).expect_err("four sessions").to_string();
+    assert!(error.contains("as many as there are sessions (4)"), "{error}");
+}
+
+#[test]
+fn slob_that_verifies_finds_lost_writes() {
+    let directory = directory();
+    let mut slob = slob(2);
+    slob.parameters.scale = Amount::Blocks(500);
+    for (lost_of, name) in [(0, "whole"), (10, "losing")] {
+        let server = Server::losing(&directory.path().join(name), 300 << 20, lost_of);
+        let outcome = slob.run(&[server.address], &mut Silent).expect("it runs").outcome;
+        let notes = outcome.run.notes.join(" ");
+        assert_eq!(outcome.wrong > 0, lost_of > 0, "{notes}");
+        assert_eq!(notes.contains("older version"), lost_of > 0, "{notes}");
+    }
 }
 
 /// A loop device that goes with its file; None where there is none to be had.

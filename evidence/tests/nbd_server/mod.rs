@@ -1,10 +1,13 @@
-//! An NBD server of one export in memory, which can stop answering.
+//! An NBD server of one export in memory, which can stop answering, or lose writes.
 
 use std::{
     io::{self, Read, Write},
     os::unix::net::UnixListener,
     path::Path,
-    sync::{Arc, Mutex, RwLock},
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -12,41 +15,66 @@ use std::{
 pub struct Server {
     /// For a client.
     pub address: String,
-    /// A request is answered with it held shared.
-    gate: Arc<RwLock<()>>,
+    export: Arc<Export>,
 }
 
+struct Export {
+    bytes: Mutex<Vec<u8>>,
+    /// A request is answered with it held shared.
+    gate: RwLock<()>,
+    /// Of small writes it loses each of that number; 0: none.
+    lost_of: usize,
+    small_writes: AtomicUsize,
+}
+
+/// Bytes of a write that is not lost.
+const LARGE: usize = 1 << 20;
+
 impl Server {
+    #[allow(dead_code, reason = "not every test has one that keeps all")]
     pub fn start(socket: &Path, size: usize) -> Self {
+        Self::losing(socket, size, 0)
+    }
+
+    /// One of `lost_of` small writes is acknowledged and not done.
+    pub fn losing(socket: &Path, size: usize, lost_of: usize) -> Self {
         let listener = UnixListener::bind(socket).expect("a socket");
-        let gate = Arc::new(RwLock::new(()));
-        let bytes = Arc::new(Mutex::new(vec![0; size]));
-        let of_server = Arc::clone(&gate);
+        let export = Arc::new(Export {
+            bytes: Mutex::new(vec![0; size]),
+            gate: RwLock::new(()),
+            lost_of,
+            small_writes: AtomicUsize::new(0),
+        });
+        let of_server = Arc::clone(&export);
         thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
-                let (bytes, gate) = (Arc::clone(&bytes), Arc::clone(&of_server));
+                let export = Arc::clone(&of_server);
                 // It ends when the client has gone.
-                thread::spawn(move || drop(serve(&mut stream, &bytes, &gate)));
+                thread::spawn(move || drop(serve(&mut stream, &export)));
             }
         });
-        Self { address: format!("nbd+unix:///export?socket={}", socket.display()), gate }
+        Self { address: format!("nbd+unix:///export?socket={}", socket.display()), export }
     }
 
     /// Answers nothing for that time. Returns how long it was.
     #[allow(dead_code, reason = "not every test stops it")]
     pub fn stop_for(&self, time: Duration) -> Duration {
-        let _closed = self.gate.write().expect("no panic");
+        let _closed = self.export.gate.write().expect("no panic");
         let began = Instant::now();
         thread::sleep(time);
         began.elapsed()
     }
 }
 
-fn serve(
-    stream: &mut (impl Read + Write),
-    bytes: &Mutex<Vec<u8>>,
-    gate: &RwLock<()>,
-) -> io::Result<()> {
+impl Export {
+    fn loses(&self, length: usize) -> bool {
+        let number = self.small_writes.fetch_add(1, Ordering::Relaxed);
+        length < LARGE && self.lost_of > 0 && number.is_multiple_of(self.lost_of)
+    }
+}
+
+fn serve(stream: &mut (impl Read + Write), export: &Export) -> io::Result<()> {
+    let Export { bytes, gate, .. } = export;
     let size = bytes.lock().expect("no panic").len();
     stream.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
     let mut option = [0; 20];
@@ -82,7 +110,9 @@ fn serve(
             1 => {
                 let mut data = vec![0; length];
                 stream.read_exact(&mut data)?;
-                bytes.lock().expect("no panic")[offset..offset + length].copy_from_slice(&data);
+                if !export.loses(length) {
+                    bytes.lock().expect("no panic")[offset..offset + length].copy_from_slice(&data);
+                }
             }
             _ => {}
         }
