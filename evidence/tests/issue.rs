@@ -220,9 +220,11 @@ fn slob_writes_reads_and_syncs_with_its_own_words() {
 fn slob_that_verifies_finds_lost_writes() {
     let directory = directory();
     let mut slob = slob(2);
-    slob.parameters.scale = Amount::Blocks(500);
+    slob.parameters.schemas = 1;
+    slob.parameters.threads_per_schema = 4;
+    slob.parameters.run_time = 2.0;
     for (lost_of, name) in [(0, "whole"), (10, "losing")] {
-        let server = Server::losing(&directory.path().join(name), 300 << 20, lost_of);
+        let server = Server::losing(&directory.path().join(name), 400 << 20, lost_of);
         let outcome = slob.run(&[server.address], &mut Silent).expect("it runs").outcome;
         let notes = outcome.run.notes.join(" ");
         assert_eq!(outcome.wrong > 0, lost_of > 0, "{notes}");
