@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Nothing here needs a disk group: a target is a device, a file, a directory, an NBD export. The
-//! rooms share [`model`], [`run`] and [`buckets`], and nothing else.
+//! rooms share [`model`], [`run`] and [`buckets`]; those that write to targets share the guard
+//! against overwriting (`occupied`), and files that leave nothing behind (`scratch`).
 
 pub mod buckets;
 pub mod command;
@@ -23,4 +24,6 @@ pub mod export;
 pub mod import;
 pub mod issue;
 pub mod model;
+mod occupied;
 pub mod run;
+mod scratch;

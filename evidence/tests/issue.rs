@@ -1,5 +1,8 @@
 //! Loads on files, and on a loop device where there is one to be had.
 
+mod nbd_server;
+
+use nbd_server::Server;
 use plinth_evidence::{
     issue::{
         Closed, IssueError, Length, Outcome, Plan, Silent, measure,
@@ -12,11 +15,9 @@ use std::{
     collections::hash_map::DefaultHasher,
     fs,
     hash::{Hash, Hasher},
-    io::{Read, Write},
-    os::unix::net::UnixListener,
+    io::Write,
     path::{Path, PathBuf},
     process::Command,
-    thread,
 };
 
 const MIB: u64 = 1 << 20;
@@ -81,7 +82,7 @@ fn a_file_that_carries_anything_is_refused_and_stays_as_it_is() {
     bytes[0x8001..0x8006].copy_from_slice(b"CD001");
     for (content, wanted) in [
         (bytes, "an ISO 9660 file system"),
-        (vec![0; 8 * MIB as usize], "zeros at both ends"),
+        (vec![0; 8 * MIB as usize], "8388608 bytes: zeros"),
         (b"a few words".to_vec(), "data (byte 0 is not zero)"),
     ] {
         fs::write(&path, content).expect("written");
@@ -91,6 +92,19 @@ fn a_file_that_carries_anything_is_refused_and_stays_as_it_is() {
         assert!(error.to_string().contains("--force-overwrite"), "{error}");
         assert_eq!(hash(&path), before);
     }
+}
+
+#[test]
+fn a_file_that_has_holes_only_is_filled_and_used() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    fs::File::create(&path).and_then(|file| file.set_len(16 * MIB)).expect("a file of holes");
+    let plan = Plan { verify: true, ..plan(mixed()) };
+    let outcome = on(&plan, &path).expect("it runs");
+    assert_eq!((outcome.wrong, outcome.errors), (0, 0), "{:?}", outcome.run.notes);
+    assert!(!outcome.run.notes.iter().any(|note| note.contains("holes")));
+    let error = on(&plan, &path).expect_err("now it carries something").to_string();
+    assert!(error.contains("16777216 bytes: data"), "{error}");
 }
 
 #[test]
@@ -151,40 +165,71 @@ fn until_steady_ends_by_the_rule_with_the_results_of_five_rounds() {
     assert!(outcome.run.classes[0].requests.abs_diff(1_000) <= 50);
 }
 
-#[test]
-fn slob_writes_reads_and_syncs_with_its_own_words() {
-    let directory = directory();
+fn slob(instances: u64) -> Slob {
     let parameters = Parameters {
         scale: Amount::Blocks(10_000),
         schemas: 2,
+        threads_per_schema: 2,
         update_pct: 30,
         scan_pct: 10,
         run_time: 1.0,
         ..Parameters::default()
     };
-    let slob = Slob {
+    Slob {
         parameters,
         block: 8192,
         seed: 1,
         label: "test".to_owned(),
         force_overwrite: false,
+        instances,
+        verify: true,
         gate: None,
         ramp: 0.0,
-    };
-    let target = [directory.path().display().to_string()];
-    let result = slob.run(&target, &mut Silent).expect("it runs");
-    let names: Vec<&str> =
-        result.outcome.run.classes.iter().map(|class| class.name.as_str()).collect();
-    for wanted in ["db file sequential read", "db file parallel write", "log file parallel write"] {
-        assert!(names.contains(&wanted), "{names:?}");
     }
-    assert!(result.executes > 0 && result.outcome.errors == 0);
-    let summary = result.summary();
-    let columns: Vec<usize> = summary.lines().map(|line| line.matches('|').count()).collect();
-    assert_eq!(columns, [15, 15], "{summary}");
-    assert!(summary.starts_with("FILE|SESSIONS|ELAPSED|EXECUTES|PREADS|"));
-    let report = result.report();
-    assert!(report.contains("Redo Requests:") && report.contains("WAIT_TIME_MICRO"), "{report}");
+}
+
+#[test]
+fn slob_writes_reads_and_syncs_with_its_own_words() {
+    let directory = directory();
+    let target = [directory.path().display().to_string()];
+    for instances in [1, 3] {
+        let result = slob(instances).run(&target, &mut Silent).expect("it runs");
+        let outcome = &result.outcome;
+        let names: Vec<&str> =
+            outcome.run.classes.iter().map(|class| class.name.as_str()).collect();
+        for wanted in
+            ["db file sequential read", "db file parallel write", "log file parallel write"]
+        {
+            assert!(names.contains(&wanted), "{names:?}");
+        }
+        assert_eq!((outcome.errors, outcome.wrong), (0, 0), "{:?}", outcome.run.notes);
+        assert!(result.executes > 0);
+        let summary = result.summary();
+        let columns: Vec<usize> = summary.lines().map(|line| line.matches('|').count()).collect();
+        assert_eq!(columns, [15, 15], "{summary}");
+        assert!(summary.starts_with("FILE|SESSIONS|ELAPSED|EXECUTES|PREADS|"));
+        assert!(summary.contains("\ntest|4|"), "{summary}");
+        let report = result.report();
+        assert!(report.contains("Redo Requests:") && report.contains("WAIT_TIME_MICRO"));
+    }
+    let error = slob(5).run(&target, &mut Silent).expect_err("four sessions").to_string();
+    assert!(error.contains("as many as there are sessions (4)"), "{error}");
+}
+
+#[test]
+fn slob_that_verifies_finds_lost_writes() {
+    let directory = directory();
+    let mut slob = slob(2);
+    slob.parameters.schemas = 1;
+    slob.parameters.threads_per_schema = 4;
+    slob.parameters.run_time = 2.0;
+    for (lost_of, name) in [(0, "whole"), (10, "losing")] {
+        let server = Server::losing(&directory.path().join(name), 400 << 20, lost_of);
+        let outcome = slob.run(&[server.address], &mut Silent).expect("it runs").outcome;
+        let notes = outcome.run.notes.join(" ");
+        assert_eq!(outcome.wrong > 0, lost_of > 0, "{notes}");
+        assert_eq!(notes.contains("older version"), lost_of > 0, "{notes}");
+    }
 }
 
 /// A loop device that goes with its file; None where there is none to be had.
@@ -240,70 +285,11 @@ fn a_device_with_a_signature_or_in_use_is_refused_and_an_empty_one_is_used() {
     assert!(on(&forced, &device.path).is_ok());
 }
 
-/// A server of one export in memory, for a test.
-fn serve(listener: &UnixListener, size: usize) {
-    let bytes = std::sync::Arc::new(std::sync::Mutex::new(vec![0_u8; size]));
-    while let Ok((mut stream, _)) = listener.accept() {
-        let bytes = std::sync::Arc::clone(&bytes);
-        thread::spawn(move || {
-            let _ = serve_client(&mut stream, &bytes);
-        });
-    }
-}
-
-fn serve_client(
-    stream: &mut (impl Read + Write),
-    bytes: &std::sync::Mutex<Vec<u8>>,
-) -> std::io::Result<()> {
-    let size = bytes.lock().expect("no panic").len();
-    stream.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
-    let mut option = [0; 20];
-    stream.read_exact(&mut option)?;
-    let length = u32::from_be_bytes(option[16..20].try_into().expect("4 bytes"));
-    stream.read_exact(&mut vec![0; length as usize])?;
-    let reply = |kind: u32, data: &[u8]| {
-        let mut reply = 0x3_e889_0455_65a9_u64.to_be_bytes().to_vec();
-        reply.extend([0, 0, 0, 7]);
-        reply.extend(kind.to_be_bytes());
-        reply.extend((data.len() as u32).to_be_bytes());
-        reply.extend(data);
-        reply
-    };
-    let mut info = vec![0, 0];
-    info.extend((size as u64).to_be_bytes());
-    info.extend(0b1101_u16.to_be_bytes());
-    stream.write_all(&reply(3, &info))?;
-    stream.write_all(&reply(1, &[]))?;
-    loop {
-        let mut request = [0; 28];
-        stream.read_exact(&mut request)?;
-        let number = |range: std::ops::Range<usize>| {
-            request[range].iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
-        };
-        let (offset, length) = (number(16..24), number(24..28));
-        let mut answer = 0x6744_6698_u32.to_be_bytes().to_vec();
-        answer.extend([0; 4]);
-        answer.extend(&request[8..16]);
-        match number(6..8) {
-            0 => answer.extend(&bytes.lock().expect("no panic")[offset..offset + length]),
-            1 => {
-                let mut data = vec![0; length];
-                stream.read_exact(&mut data)?;
-                bytes.lock().expect("no panic")[offset..offset + length].copy_from_slice(&data);
-            }
-            _ => {}
-        }
-        stream.write_all(&answer)?;
-    }
-}
-
 #[test]
 fn an_nbd_export_is_a_target() {
     let directory = directory();
-    let socket = directory.path().join("socket");
-    let listener = UnixListener::bind(&socket).expect("a socket");
-    thread::spawn(move || serve(&listener, 64 << 20));
-    let target = format!("nbd+unix:///export?socket={}", socket.display());
+    let server = Server::start(&directory.path().join("socket"), 64 << 20);
+    let target = server.address;
     let plan = Plan { verify: true, depth: Some(4), fill: true, ..plan(mixed()) };
     let outcome = measure(&plan, std::slice::from_ref(&target), &mut Silent).expect("it runs");
     assert_eq!((outcome.wrong, outcome.errors), (0, 0), "{:?}", outcome.run.notes);

@@ -1,6 +1,6 @@
 //! `plinth load compare`.
 
-use super::Failure;
+use super::{Failure, write_file};
 use crate::{
     buckets::Buckets,
     compare::{self, Comparison, Price, RUNS_MAX},
@@ -58,19 +58,21 @@ impl Compare {
         let price = self.price()?;
         let runs = self.runs.iter().map(|path| read(path)).collect::<Result<Vec<Run>, _>>()?;
         let comparison = Comparison::new(&runs, price.as_ref());
+        let inputs: Vec<&PathBuf> = self.runs.iter().collect();
         if let Some(path) = &self.html {
             let title = self.title.clone().unwrap_or_else(|| {
                 let labels: Vec<&str> =
                     comparison.runs.iter().map(|head| head.label.as_str()).collect();
                 crate::draw::text::shortened(&labels.join(", "), 120)
             });
-            write(path, &compare::page(&comparison, &title))?;
+            write_file(path, &inputs, &compare::page(&comparison, &title))?;
         }
         if let Some(directory) = &self.svg {
             fs::create_dir_all(directory)
                 .map_err(|error| Failure::usage(format!("{}: {error}", directory.display())))?;
             for chart in comparison.charts() {
-                write(&directory.join(format!("{}.svg", chart.name)), &chart.standalone())?;
+                let path = directory.join(format!("{}.svg", chart.name));
+                write_file(&path, &inputs, &chart.standalone())?;
             }
         }
         let text = if self.json { comparison.to_json() } else { compare::text(&comparison) };
@@ -135,10 +137,6 @@ pub fn read(path: &Path) -> Result<Run, Failure> {
         class.line.sort_by(|one, next| one.at.total_cmp(&next.at));
     }
     Ok(run)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// `p99`, `p99.9`, `99.9` as a share.

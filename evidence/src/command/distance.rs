@@ -1,6 +1,6 @@
 //! `plinth load distance`.
 
-use super::Failure;
+use super::{Failure, signals};
 use crate::distance::{
     Measured, Target, VERSION, amounts,
     fit::{Estimate, Fit, fit},
@@ -11,7 +11,7 @@ use crate::distance::{
 };
 use clap::Args;
 use serde::Serialize;
-use std::{fs, io::Write, path::PathBuf};
+use std::{fs, io::Write, path::PathBuf, sync::atomic::Ordering};
 
 /// Nanoseconds of a millisecond.
 const MS: f64 = 1e6;
@@ -79,6 +79,8 @@ struct Report {
     fits: Vec<FitReport>,
     table: Table,
     notes: Vec<String>,
+    #[serde(skip)]
+    is_interrupted: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -127,12 +129,16 @@ impl Distance {
         } else {
             report.print(out)?;
         }
+        if report.is_interrupted {
+            out.flush()?;
+            return Err(Failure::midway("interrupted: the results are those so far"));
+        }
         Ok(())
     }
 
     fn report(&self) -> Result<Report, Failure> {
         let mut notes = Vec::new();
-        let measured = self.measured(&mut notes)?;
+        let (measured, is_interrupted) = self.measured(&mut notes)?;
         let (near, far): (Vec<&Target>, Vec<&Target>) =
             measured.targets.iter().partition(|target| target.rtt <= 0.0);
         let Some((local, copies)) = near.split_first() else {
@@ -168,10 +174,11 @@ impl Distance {
         } else {
             table::table(size, &km, costs)
         };
-        Ok(Report { measured, fits, table, notes })
+        Ok(Report { measured, fits, table, notes, is_interrupted })
     }
 
-    fn measured(&self, notes: &mut Vec<String>) -> Result<Measured, Failure> {
+    /// And whether a signal has ended the measurement early.
+    fn measured(&self, notes: &mut Vec<String>) -> Result<(Measured, bool), Failure> {
         let given = if self.article {
             notes.push("The article adds the overhead to a write that has it already.".to_owned());
             Some(amounts::points("2k:0.66ms,5k:0.74ms").map_err(Failure::usage)?)
@@ -179,7 +186,7 @@ impl Distance {
             self.points.clone()
         };
         if let Some(target) = given {
-            return Ok(Measured { version: VERSION, targets: vec![target] });
+            return Ok((Measured { version: VERSION, targets: vec![target] }, false));
         }
         if let Some(path) = &self.from {
             let failed = |error: String| Failure::usage(format!("{}: {error}", path.display()));
@@ -188,12 +195,13 @@ impl Distance {
                 return Err(failed("it is no file of measurements, which has up to 64 MiB".into()));
             }
             let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-            return Measured::from_json(&text).map_err(failed);
+            let measured = Measured::from_json(&text).map_err(failed)?;
+            return Ok((measured, false));
         }
         self.measure(notes)
     }
 
-    fn measure(&self, notes: &mut Vec<String>) -> Result<Measured, Failure> {
+    fn measure(&self, notes: &mut Vec<String>) -> Result<(Measured, bool), Failure> {
         if self.targets.is_empty() {
             return Err(Failure::usage(
                 "name a device, a file or a directory to measure, or give --points, --from or --article",
@@ -206,6 +214,7 @@ impl Distance {
                 self.rtt.len()
             )));
         }
+        let is_stopped = signals::stopped()?;
         let rtts: Vec<f64> = self
             .rtt
             .iter()
@@ -224,7 +233,13 @@ impl Distance {
             .iter()
             .map(|(path, region, rtt)| Goal { name: path.display().to_string(), region, rtt: *rtt })
             .collect();
-        measure(&goals, &sizes, self.writes as usize).map_err(Failure::midway)
+        let is_over = || is_stopped.load(Ordering::Relaxed);
+        let measured = measure(&goals, &sizes, self.writes as usize, &is_over);
+        let measured = measured.map_err(Failure::midway)?;
+        if is_over() {
+            notes.push("Interrupted: these are the rounds so far.".to_owned());
+        }
+        Ok((measured, is_over()))
     }
 
     /// Ascending, each once, and such that all targets take them.

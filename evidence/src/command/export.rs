@@ -1,9 +1,9 @@
 //! `plinth load export`.
 
-use super::{Failure, model};
+use super::{Failure, model, write_file};
 use crate::{export, import, model::text};
 use clap::Args;
-use std::{fs, io::Write, path::PathBuf};
+use std::{io::Write, path::PathBuf};
 
 /// Write a model as files of VDBench and fio, or read them back.
 #[derive(Debug, Clone, Args)]
@@ -41,10 +41,7 @@ impl Export {
         if self.vdbench.is_none() && self.fio.is_none() {
             return Err(Failure::usage("give --vdbench FILE, --fio FILE, or both"));
         }
-        let write = |file: &PathBuf, text: String| {
-            fs::write(file, text)
-                .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
-        };
+        let write = |to: &PathBuf, text: String| write_file(to, &[file], &text);
         if let Some(file) = &self.vdbench {
             write(file, export::vdbench(&model, self.seconds))?;
             writeln!(out, "run it with: vdbench -f {} lun=TARGET size=SIZE", file.display())?;

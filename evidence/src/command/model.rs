@@ -1,6 +1,6 @@
 //! `plinth load model`.
 
-use super::Failure;
+use super::{Failure, write_file};
 use crate::{
     import::{self, Options},
     model::{self, Totals, text},
@@ -61,8 +61,8 @@ impl Model {
             if is_text {
                 out.write_all(text::print(model).as_bytes())?;
             } else {
-                fs::write(output, text::print(model))
-                    .map_err(|error| Failure::usage(format!("{}: {error}", output.display())))?;
+                let inputs: Vec<&PathBuf> = self.files.iter().collect();
+                write_file(output, &inputs, &text::print(model))?;
             }
         }
         if self.json {

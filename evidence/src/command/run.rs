@@ -1,6 +1,6 @@
 //! `plinth load run`.
 
-use super::Failure;
+use super::{Failure, check_output, signals, write_file};
 use crate::{
     import,
     issue::{
@@ -146,6 +146,7 @@ impl Run {
         };
         let classes = plan.streams.iter().filter(|stream| stream.rate > 0.0);
         let titles = classes.map(|stream| stream.class.title().to_owned()).collect();
+        self.output.as_deref().map_or(Ok(()), check_output)?;
         let outcome = measure(&plan, &self.targets, &mut Screen::new(titles)?)?;
         keep(&outcome, self.output.as_deref(), self.json, out, || text::report(&outcome))?;
         judge(&outcome)
@@ -161,8 +162,11 @@ pub(super) fn keep(
     report: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     if let Some(path) = file {
-        fs::write(path, outcome.run.to_json())
-            .map_err(|error| Failure::midway(format!("{}: {error}", path.display())))?;
+        // Hours of measuring are not to be lost with a wrong name.
+        if let Err(failure) = write_file(path, &[], &outcome.run.to_json()) {
+            out.write_all(report().as_bytes())?;
+            return Err(Failure::midway(failure.text));
+        }
     }
     if is_json {
         writeln!(out, "{}", outcome.run.to_json())?;
@@ -218,12 +222,7 @@ const SELDOM: u64 = 60;
 
 impl Screen {
     pub(super) fn new(classes: Vec<String>) -> Result<Self, Failure> {
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&is_stopped))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&is_stopped)))
-                .map_err(|error| Failure::midway(format!("no signal can be heard: {error}")))?;
-        }
+        let is_stopped = signals::stopped()?;
         let is_terminal = std::io::stderr().is_terminal();
         Ok(Self { classes, is_terminal, lines: 0, is_stopped })
     }

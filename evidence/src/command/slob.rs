@@ -1,7 +1,7 @@
 //! `plinth load slob`.
 
 use super::{
-    Failure,
+    Failure, check_output,
     run::{Screen, bytes, judge, keep, seconds},
 };
 use crate::issue::slob::{Amount, Event, Parameters, Slob as Load};
@@ -59,6 +59,12 @@ pub struct Slob {
     /// THINK_TM_FREQUENCY, THINK_TM_MIN, THINK_TM_MAX, such as 5,0.1,0.5.
     #[arg(long, value_delimiter = ',', num_args = 3)]
     think: Option<Vec<f64>>,
+    /// Instances: each has some of the sessions, its own writers, its own log, and a thread.
+    #[arg(long, default_value_t = 1)]
+    instances: u64,
+    /// Verify the bytes of all reads: place, version, and that no write is torn.
+    #[arg(long)]
+    verify: bool,
     /// Bytes of a block.
     #[arg(long, value_parser = bytes, default_value = "8192")]
     block_size: u64,
@@ -95,10 +101,13 @@ impl Slob {
             seed: self.seed,
             label: self.label.clone(),
             force_overwrite: self.force_overwrite,
+            instances: self.instances,
+            verify: self.verify,
             gate: self.gate.clone(),
             ramp: self.ramp,
         };
         let names = Event::ALL.iter().map(|event| event.name().to_owned()).collect();
+        self.output.as_deref().map_or(Ok(()), check_output)?;
         let result = load.run(&self.targets, &mut Screen::new(names)?)?;
         let outcome = &result.outcome;
         keep(outcome, self.output.as_deref(), self.json, out, || result.report())?;

@@ -14,9 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Writes of a size in one round, at most; rounds, if there are enough writes.
+/// Writes of a size in one round, at most; rounds, if there are enough writes; and the fewest of a
+/// measurement that was interrupted.
 const BATCH_MAX: usize = 20;
 const ROUNDS: usize = 50;
+const ROUNDS_MIN: usize = 5;
 
 /// Connections of which the round-trip time is the median.
 const CONNECTIONS: usize = 51;
@@ -30,11 +32,16 @@ pub struct Goal<'a> {
     pub rtt: f64,
 }
 
-/// `writes` of each size to each target.
+/// `writes` of each size to each target, or fewer if it is stopped: then the rounds so far.
 ///
 /// # Errors
-/// In one sentence: the write that failed.
-pub fn measure(goals: &[Goal<'_>], sizes: &[u64], writes: usize) -> Result<Measured, String> {
+/// In one sentence: the write that failed, or that it was stopped too early.
+pub fn measure(
+    goals: &[Goal<'_>],
+    sizes: &[u64],
+    writes: usize,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Measured, String> {
     let batch = (writes / ROUNDS).clamp(1, BATCH_MAX);
     let rounds = writes.div_ceil(batch);
     let mut order: Vec<(usize, usize)> = Vec::new();
@@ -43,21 +50,30 @@ pub fn measure(goals: &[Goal<'_>], sizes: &[u64], writes: usize) -> Result<Measu
     }
     let mut samples = vec![Samples::default(); order.len()];
     let mut writers: Vec<Writer<'_>> = goals.iter().map(|goal| Writer::new(goal.region)).collect();
-    for round in 0..=rounds {
+    'rounds: for round in 0..=rounds {
+        // A round that has not ended does not count.
+        let mut times = vec![Vec::with_capacity(batch); order.len()];
         for step in 0..order.len() {
             let at = if round % 2 == 0 { step } else { order.len() - 1 - step };
             let Some(&(goal, size)) = order.get(at) else { continue };
             let (Some(writer), Some(&size)) = (writers.get_mut(goal), sizes.get(size)) else {
                 continue;
             };
-            let mut took = Vec::with_capacity(batch);
             for _ in 0..batch {
-                took.push(writer.write(size)?);
-            }
-            if let Some(samples) = samples.get_mut(at).filter(|_| round > 0) {
-                samples.add(took);
+                if is_stopped() {
+                    break 'rounds;
+                }
+                if let Some(times) = times.get_mut(at) {
+                    times.push(writer.write(size)?);
+                }
             }
         }
+        if round > 0 {
+            samples.iter_mut().zip(times).for_each(|(samples, times)| samples.add(times));
+        }
+    }
+    if samples.iter().any(|samples| samples.rounds.len() < ROUNDS_MIN.min(rounds)) {
+        return Err("interrupted before enough was measured".to_owned());
     }
     let mut targets: Vec<Target> = goals
         .iter()

@@ -1,14 +1,17 @@
 //! Where log writes go to: a region of a device, of a file, or of a file made in a directory.
 //!
 //! ```text
-//!   directory       a file is made in it, and removed
-//!   file            made and removed if it is not there; if it is empty it is filled, and emptied
-//!   device          from 1 MiB on; zeros before and after
-//!   anything else   with `force` only, and then it stays overwritten
+//!   directory      a file without a name is made in it: nothing is left ([`crate::scratch`])
+//!   no such file   the same, in its directory
+//!   file           if it is empty or has holes only: filled, and made so again
+//!   device         from 1 MiB on, if it carries nothing ([`crate::occupied`]); zeroed again
+//!   others         with `force` only, and then it stays overwritten
 //! ```
 //!
 //! The region is written once before anything is measured: a log has its blocks already.
 
+use crate::{occupied, scratch};
+use rustix::fs::OFlags;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
@@ -40,8 +43,8 @@ pub struct Region {
 /// To be done when all is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
-    Remove,
-    Empty,
+    /// To a file of holes with that length.
+    Empty(u64),
     Zero,
     Nothing,
 }
@@ -85,18 +88,22 @@ impl Region {
             Err(error) => return Err(failed("look at it", &error)),
         };
         let is_device = found.as_ref().is_some_and(is_block_device);
-        if is_device || found.as_ref().is_some_and(fs::Metadata::is_file) {
-            refuse_overwrite(path, force)?;
-        }
-        let (path, after) = match &found {
-            None => (path.to_owned(), After::Remove),
-            Some(found) if found.is_dir() => {
-                let name = format!("plinth-distance-{}.tmp", std::process::id());
-                (path.join(name), After::Remove)
+        let (file, after) = match &found {
+            None => (unnamed(path, parent(path))?, After::Nothing),
+            Some(found) if found.is_dir() => (unnamed(path, path)?, After::Nothing),
+            Some(found) if is_device || found.is_file() => {
+                occupied::refuse(path, force)
+                    .map_err(|refusal| format!("{}: {refusal}", path.display()))?;
+                let file = named(path, is_device)?;
+                let after = if is_device && !force {
+                    After::Zero
+                } else if !is_device && occupied::has_only_holes(&file) {
+                    After::Empty(found.len())
+                } else {
+                    After::Nothing
+                };
+                (file, after)
             }
-            Some(found) if found.is_file() && found.len() == 0 => (path.to_owned(), After::Empty),
-            Some(_) if is_device && !force => (path.to_owned(), After::Zero),
-            Some(found) if is_device || found.is_file() => (path.to_owned(), After::Nothing),
             Some(_) => {
                 return Err(format!(
                     "{}: it is no block device, file or directory",
@@ -104,32 +111,16 @@ impl Region {
                 ));
             }
         };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(after == After::Remove);
-        // A device that is mounted, or in use otherwise, cannot be opened so.
-        let exclusive = if is_device { libc::O_EXCL } else { 0 };
-        // Not rustix's DSYNC, which is O_SYNC: with that each write has to make the file's times
-        // durable, too, and a file system needs some round trips more.
-        options.custom_flags(libc::O_DIRECT | libc::O_DSYNC | exclusive);
-        let file = options.open(&path).map_err(|error| match error.kind() {
-            ErrorKind::InvalidInput if after == After::Remove => {
-                // It was made before direct I/O was refused.
-                let _ = fs::remove_file(&path);
-                no_direct(&path)
-            }
-            ErrorKind::InvalidInput => no_direct(&path),
-            ErrorKind::ResourceBusy => format!(
-                "{}: it is in use (mounted, or part of something else): take another one",
-                path.display()
-            ),
-            _ => cannot(&path, "open it", &error),
-        })?;
+        let is_made = !found.as_ref().is_some_and(|found| is_device || found.is_file());
+        let path = path.to_owned();
         let mut region = Self { path, file, begin: 0, length: REGION, sector: 512, after };
-        region.prepare(is_device, found.map_or(0, |found| found.len()))?;
+        let is_kept = !is_made && after == After::Nothing;
+        region.prepare(is_device, found.filter(|_| is_kept).map(|found| found.len()))?;
         Ok(region)
     }
 
-    fn prepare(&mut self, is_device: bool, file_length: u64) -> Result<(), String> {
+    /// `kept` is the length of a file that stays as long as it is.
+    fn prepare(&mut self, is_device: bool, kept: Option<u64>) -> Result<(), String> {
         if is_device {
             let length = length(&self.file)
                 .map_err(|error| cannot(&self.path, "find out how large it is", &error))?;
@@ -141,8 +132,8 @@ impl Region {
             let sector = rustix::fs::ioctl_blksszget(&self.file)
                 .map_err(|error| cannot(&self.path, "ask for its sector size", &error.into()))?;
             self.sector = u64::from(sector);
-        } else if self.after == After::Nothing {
-            self.length = (file_length.min(REGION)) / CHUNK as u64 * CHUNK as u64;
+        } else if let Some(length) = kept {
+            self.length = (length.min(REGION)) / CHUNK as u64 * CHUNK as u64;
             if self.length == 0 {
                 return Err(format!("{}: it is smaller than 1 MiB", self.path.display()));
             }
@@ -193,8 +184,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let ended = match self.after {
-            After::Remove => fs::remove_file(&self.path),
-            After::Empty => self.file.set_len(0),
+            After::Empty(length) => self.file.set_len(0).and_then(|()| self.file.set_len(length)),
             After::Zero => self.fill(0),
             After::Nothing => Ok(()),
         };
@@ -223,38 +213,36 @@ fn length(file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
 
-/// Refuses a file that is not empty, and a device on which there is anything where it would be
-/// written to, or before.
-///
-/// # Errors
-/// In one sentence: what is there.
-pub fn refuse_overwrite(path: &Path, force: bool) -> Result<(), String> {
-    if force {
-        return Ok(());
+/// Of a file that is measured: not rustix's DSYNC, which is O_SYNC: with that each write has to make
+/// the file's times durable, too, and a file system needs some round trips more.
+const FLAGS: i32 = libc::O_DIRECT | libc::O_DSYNC;
+
+fn unnamed(path: &Path, directory: &Path) -> Result<File, String> {
+    let flags = OFlags::from_bits_retain(FLAGS.cast_unsigned());
+    scratch::open(directory, flags).map_err(|error| not_opened(path, &error))
+}
+
+fn named(path: &Path, is_device: bool) -> Result<File, String> {
+    // A device that is mounted, or in use otherwise, cannot be opened so.
+    let exclusive = if is_device { libc::O_EXCL } else { 0 };
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).custom_flags(FLAGS | exclusive).open(path);
+    opened.map_err(|error| not_opened(path, &error))
+}
+
+fn not_opened(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::InvalidInput => no_direct(path),
+        ErrorKind::ResourceBusy => format!(
+            "{}: it is in use (mounted, or part of something else): take another one",
+            path.display()
+        ),
+        _ => cannot(path, "open it", error),
     }
-    let remedy = "take another target, or give --force-overwrite if it may be lost";
-    let found = fs::metadata(path).map_err(|error| cannot(path, "look at it", &error))?;
-    if !is_block_device(&found) {
-        if found.len() == 0 {
-            return Ok(());
-        }
-        return Err(format!("{}: it has {} bytes: {remedy}", path.display(), found.len()));
-    }
-    let file = File::open(path).map_err(|error| cannot(path, "open it", &error))?;
-    let end = length(&file).map_err(|error| cannot(path, "find out how large it is", &error))?;
-    let mut bytes = vec![0; CHUNK];
-    let mut at = 0;
-    while at < end.min(DEVICE_BEGIN + REGION) {
-        let wanted = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
-        let part = bytes.get_mut(..wanted).unwrap_or_default();
-        file.read_exact_at(part, at).map_err(|error| cannot(path, "read it", &error))?;
-        if let Some(first) = part.iter().position(|byte| *byte != 0) {
-            let at = at + first as u64;
-            return Err(format!("{}: there is something at byte {at}: {remedy}", path.display()));
-        }
-        at += CHUNK as u64;
-    }
-    Ok(())
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -279,14 +267,23 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let empty = directory.path().join("empty");
         fs::write(&empty, b"").expect("written");
-        for path in [directory.path().to_owned(), directory.path().join("new"), empty.clone()] {
+        let holes = directory.path().join("holes");
+        File::create(&holes).and_then(|file| file.set_len(5 << 20)).expect("written");
+        for path in [
+            directory.path().to_owned(),
+            directory.path().join("new"),
+            empty.clone(),
+            holes.clone(),
+        ] {
             match Region::open(&path, false) {
                 Ok(region) => assert_eq!(region.length, REGION),
                 Err(error) => assert!(error.contains("no direct I/O"), "{error}"),
             }
         }
         assert_eq!(fs::metadata(&empty).expect("still there").len(), 0);
-        assert_eq!(fs::read_dir(directory.path()).expect("read").count(), 1);
+        assert_eq!(fs::metadata(&holes).expect("still there").len(), 5 << 20);
+        assert!(occupied::has_only_holes(&File::open(&holes).expect("it opens")));
+        assert_eq!(fs::read_dir(directory.path()).expect("read").count(), 2);
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub struct Measured {
     pub wrong: Messages,
     pub lag: Lag,
     pub unissued: u64,
+    /// The largest share of the time that a thread was on a processor.
+    pub busy: f64,
     pub is_interrupted: bool,
     /// Rounds that it took; None: it was not asked for.
     pub steady: Option<Result<u32, u32>>,
@@ -106,7 +108,11 @@ impl Drive<'_> {
         let endings = thread::scope(|scope| {
             let work = |(number, part): (usize, Part<'_>)| {
                 make_timers_exact();
-                let ended = self.work(&host, &collector, number, part, clock);
+                let (began, used) = (clock.now(), processor_time());
+                let ended = self.work(&host, &collector, number, part, clock).map(|ending| {
+                    let used = processor_time().saturating_sub(used);
+                    (ending, used as f64 / clock.now().saturating_sub(began).max(1) as f64)
+                });
                 collector.leave(number);
                 left.fetch_sub(1, Ordering::AcqRel);
                 ended
@@ -130,6 +136,8 @@ impl Drive<'_> {
             }
             collect_endings(threads)
         })?;
+        let busy = endings.iter().map(|(_, busy)| *busy).fold(0.0, f64::max);
+        let endings: Vec<Ending> = endings.into_iter().map(|(ending, _)| ending).collect();
         let last = endings.iter().map(|ending| ending.last).max().unwrap_or(0);
         let planned = self.limits.end().min(last.max(begin));
         let (recorder, failed, wrong) = collector.result(last.max(planned));
@@ -143,6 +151,7 @@ impl Drive<'_> {
                 max: sum.max.max(ending.lag.max),
             }),
             unissued: endings.iter().map(|ending| ending.unissued).sum(),
+            busy,
             is_interrupted,
             steady,
             engine: host.name(),
@@ -195,9 +204,17 @@ fn run<E: Engine>(
     Worker::new(engine, collector, drive.data.clone(), number, begin, ranges).run(source)
 }
 
-type Thread<'scope> = io::Result<thread::ScopedJoinHandle<'scope, io::Result<Ending>>>;
+/// How a thread has ended, and for which share of its time it was on a processor.
+type Ended = io::Result<(Ending, f64)>;
+type Thread<'scope> = io::Result<thread::ScopedJoinHandle<'scope, Ended>>;
 
-fn collect_endings(threads: Vec<Thread<'_>>) -> Result<Vec<Ending>, IssueError> {
+/// Nanoseconds that this thread was on a processor.
+fn processor_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+fn collect_endings(threads: Vec<Thread<'_>>) -> Result<Vec<(Ending, f64)>, IssueError> {
     let mut endings = Vec::new();
     for thread in threads {
         let joined = thread.map_err(IssueError::Threads)?.join();

@@ -28,7 +28,6 @@ mod engine;
 mod fill;
 mod lanes;
 mod nbd;
-mod occupied;
 mod place;
 mod plan;
 mod pool;

@@ -44,6 +44,8 @@ const SIZE_MAX: u64 = 16 << 20;
 const VERSIONS_MAX: u64 = 4 << 30;
 /// Lateness that is worth a note: a tenth of a millisecond in the mean.
 const LAG_NOTED: f64 = 100_000.0;
+/// The share of the time for which a thread that issues may be on a processor without a note.
+const BUSY_NOTED: f64 = 0.95;
 
 /// The next request is begun when one has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,7 +347,7 @@ impl Plan {
         Ok(all)
     }
 
-    fn data(
+    pub(super) fn data(
         &self,
         streams: &[Stream],
         targets: &[Target],
@@ -448,7 +450,7 @@ impl Plan {
                     .to_owned(),
             );
         }
-        add_notes(&measured, &mut notes);
+        add_notes(&measured, "give more --threads", &mut notes);
         let recorder = &measured.recorder;
         let class = |(number, stream): (usize, &Stream)| {
             let total = recorder.total(number);
@@ -487,8 +489,8 @@ impl Plan {
     }
 }
 
-/// Notes for a reader of the results: how they came about.
-pub(super) fn add_notes(measured: &Measured, notes: &mut Vec<String>) {
+/// Notes for a reader of the results: how they came about. `remedy` is for threads that are busy.
+pub(super) fn add_notes(measured: &Measured, remedy: &str, notes: &mut Vec<String>) {
     if measured.engine != "io_uring" {
         notes.push(format!("issued by {}", measured.engine));
     }
@@ -507,6 +509,13 @@ pub(super) fn add_notes(measured: &Measured, notes: &mut Vec<String>) {
         notes.push(format!(
             "{} requests were due and were never issued: the load is more than the targets do",
             measured.unissued
+        ));
+    }
+    if measured.busy > BUSY_NOTED {
+        notes.push(format!(
+            "a thread of the generator was busy for {:.0} % of the time: this host is the limit, \
+             not the targets; {remedy}",
+            measured.busy * 100.0
         ));
     }
     let lag = measured.lag;

@@ -1,11 +1,15 @@
 //! Targets of a run: a block device, a file, a directory, an NBD export.
 //!
-//! Opening one that is written is refused if it carries anything ([`super::occupied`]). A file that
-//! is made here is filled before anything is measured: a read of space that was never written costs
-//! nothing. One in a directory is removed when it is dropped, whatever happened; one that was named
-//! stays.
+//! Opening one that is written is refused if it carries anything ([`crate::occupied`]). A file that
+//! is made here, or has holes only, is filled before anything is measured: a read of space that was
+//! never written costs nothing. One in a directory has no name ([`crate::scratch`]): nothing is
+//! left of it, whatever happens. One that was named stays.
 
-use super::{IssueError, nbd, occupied};
+use super::{IssueError, nbd};
+use crate::{
+    occupied::{self, Refusal},
+    scratch,
+};
 use rustix::fs::OFlags;
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,7 +18,7 @@ use std::{
         fd::AsFd,
         unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// How targets are opened.
@@ -40,21 +44,12 @@ pub struct Target {
     pub is_new: bool,
     /// For a reader of the results.
     pub notes: Vec<String>,
-    remove: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 pub enum Access {
     File(File),
     Nbd(nbd::Address),
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some(path) = &self.remove {
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 impl Target {
@@ -71,9 +66,7 @@ impl Target {
             Ok(metadata) if metadata.file_type().is_block_device() => Self::device(path, opening),
             Ok(metadata) if metadata.is_file() => Self::file(path, metadata.len(), opening),
             Ok(_) => Err(refused(name, "it is no block device, file or directory".to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Self::made(path, opening, false)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::made(path, opening),
             Err(error) => Err(failed(name, "open", error)),
         }
     }
@@ -85,65 +78,46 @@ impl Target {
             return Err(refused(name, "the export is read-only".to_owned()));
         }
         if opening.writes && !opening.force_overwrite {
-            let mut head = vec![0; size.min(1 << 20) as usize];
-            client.read(0, &mut head).map_err(|e| failed(name, "read", e))?;
-            let data = head.iter().position(|byte| *byte != 0);
-            let carried = occupied::recognise(&head)
-                .or_else(|| data.map(|at| format!("data (byte {at} is not zero)")));
-            refuse_carried(name, carried)?;
+            let carried = occupied::carried(client.size, |at, bytes| client.read(at, bytes));
+            let carried = carried.map_err(|error| failed(name, "read", error))?;
+            if let Some(what) = carried {
+                return Err(refused(name, Refusal::Carries(what).to_string()));
+            }
         }
         Ok(Self::new(name, Access::Nbd(address), size, 512))
     }
 
     fn in_directory(path: &Path, opening: Opening) -> Result<Self, IssueError> {
-        let count = std::process::id();
-        for number in 0..1000 {
-            let file = path.join(format!("plinth-load.{count}.{number}"));
-            if !file.exists() {
-                return Self::made(&file, opening, true);
-            }
-        }
-        Err(refused(&path.display().to_string(), "it is full of files of earlier runs".to_owned()))
+        let name = path.display().to_string();
+        let missing = "a file is made in a directory: say how large with --size, such as 10G";
+        let size = fitting(&name, path, opening.size, missing)?;
+        let file =
+            scratch::open(path, OFlags::DIRECT).map_err(|error| direct_failed(&name, error))?;
+        Self::filled_first(name, file, size)
     }
 
     /// A new file.
-    fn made(path: &Path, opening: Opening, is_removed: bool) -> Result<Self, IssueError> {
+    fn made(path: &Path, opening: Opening) -> Result<Self, IssueError> {
         let name = path.display().to_string();
-        let Some(size) = opening.size.map(|size| size & !4095).filter(|size| *size > 0) else {
-            return Err(refused(
-                &name,
-                if is_removed {
-                    "a file is made in a directory: say how large with --size, such as 10G"
-                } else {
-                    "there is no such file or device: check the name, or make a file with --size"
-                }
-                .to_owned(),
-            ));
-        };
+        let missing = "there is no such file or device: check the name, or make a file with --size";
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        let room = rustix::fs::statvfs(directory)
-            .map_err(|error| failed(&directory.display().to_string(), "look at", error.into()))?;
-        let room = room.f_bavail.saturating_mul(room.f_frsize);
-        if size > room {
-            return Err(refused(
-                &name,
-                format!("{size} bytes do not fit: {room} are free; take a smaller --size"),
-            ));
-        }
+        let size = fitting(&name, directory.unwrap_or(Path::new(".")), opening.size, missing)?;
         let file = options(true, OFlags::DIRECT).create_new(true).open(path);
-        let file = file.map_err(|error| direct_failed(&name, error))?;
-        let mut target = Self::new(&name, Access::File(file), size, 4096);
-        target.remove = Some(path.to_owned());
-        if let Access::File(file) = &target.access {
-            file.set_len(size).map_err(|error| failed(&name, "extend", error))?;
-            target.sector = sector(file);
-        }
-        target.is_new = true;
-        if !is_removed {
-            target.remove = None;
-        }
-        Ok(target)
+        let file = file.map_err(|error| {
+            if error.raw_os_error() == Some(libc::EINVAL) {
+                // It was made before direct I/O was refused.
+                let _ = fs::remove_file(path);
+            }
+            direct_failed(&name, error)
+        })?;
+        Self::filled_first(name, file, size)
+    }
+
+    /// An empty file that gets its size, and is filled before anything is measured.
+    fn filled_first(name: String, file: File, size: u64) -> Result<Self, IssueError> {
+        file.set_len(size).map_err(|error| failed(&name, "extend", error))?;
+        let sector = sector(&file);
+        Ok(Self { is_new: true, ..Self::new(&name, Access::File(file), size, sector) })
     }
 
     fn file(path: &Path, length: u64, opening: Opening) -> Result<Self, IssueError> {
@@ -155,20 +129,19 @@ impl Target {
             ));
         }
         if opening.writes {
-            refuse_in_use(&name, path)?;
-            if !opening.force_overwrite {
-                let file = File::open(path).map_err(|error| failed(&name, "open", error))?;
-                let carried = occupied::carried(&file, length)
-                    .map_err(|error| failed(&name, "read", error))?
-                    .unwrap_or_else(|| "zeros at both ends".to_owned());
-                refuse_carried(&name, Some(format!("{length} bytes: {carried}")))?;
-            }
+            refuse(&name, path, opening.force_overwrite)?;
         }
         let file = options(opening.writes, OFlags::DIRECT).open(path);
         let file = file.map_err(|error| direct_failed(&name, error))?;
         let sector = sector(&file);
-        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap_or(length);
         let size = opening.size.unwrap_or(length).min(length) & !4095;
+        if opening.writes && occupied::has_only_holes(&file) {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let size =
+                fitting(&name, directory.unwrap_or(Path::new(".")), Some(size), "it is empty")?;
+            return Ok(Self { is_new: true, ..Self::new(&name, Access::File(file), size, sector) });
+        }
+        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap_or(length);
         let mut target = Self::new(&name, Access::File(file), size, sector);
         if hole < size {
             target.notes.push(format!(
@@ -186,12 +159,8 @@ impl Target {
             .map_err(|error| failed(&name, "measure", error.into()))?;
         let mut flags = OFlags::DIRECT;
         if opening.writes {
-            refuse_in_use(&name, path)?;
+            refuse(&name, path, opening.force_overwrite)?;
             flags |= OFlags::EXCL;
-            if !opening.force_overwrite {
-                let carried = occupied::carried(&look, size);
-                refuse_carried(&name, carried.map_err(|error| failed(&name, "read", error))?)?;
-            }
         }
         let file = options(opening.writes, flags).open(path).map_err(|error| {
             if error.raw_os_error() == Some(libc::EBUSY) {
@@ -217,7 +186,7 @@ impl Target {
 
     fn new(name: &str, access: Access, size: u64, sector: u64) -> Self {
         let (name, notes) = (name.to_owned(), Vec::new());
-        Self { name, access, size, sector, is_new: false, notes, remove: None }
+        Self { name, access, size, sector, is_new: false, notes }
     }
 
     /// Makes all that was written durable.
@@ -256,24 +225,30 @@ fn is_zero(file: &File, size: u64) -> bool {
     })
 }
 
-fn refuse_in_use(name: &str, path: &Path) -> Result<(), IssueError> {
-    match occupied::in_use(path) {
-        None => Ok(()),
-        Some(user) => Err(refused(name, format!("{user}: it is not written, forced or not"))),
-    }
+fn refuse(name: &str, path: &Path, is_forced: bool) -> Result<(), IssueError> {
+    occupied::refuse(path, is_forced).map_err(|refusal| refused(name, refusal.to_string()))
 }
 
-fn refuse_carried(name: &str, carried: Option<String>) -> Result<(), IssueError> {
-    match carried {
-        None => Ok(()),
-        Some(carried) => Err(refused(
+/// The size of a file that is to be filled, in whole pages; `missing` is said if none is given.
+fn fitting(
+    name: &str,
+    directory: &Path,
+    size: Option<u64>,
+    missing: &str,
+) -> Result<u64, IssueError> {
+    let Some(size) = size.map(|size| size & !4095).filter(|size| *size > 0) else {
+        return Err(refused(name, missing.to_owned()));
+    };
+    let room = rustix::fs::statvfs(directory)
+        .map_err(|error| failed(&directory.display().to_string(), "look at", error.into()))?;
+    let room = room.f_bavail.saturating_mul(room.f_frsize);
+    if size > room {
+        return Err(refused(
             name,
-            format!(
-                "it carries {carried}; the load would destroy that: take another target, or say \
-                 --force-overwrite"
-            ),
-        )),
+            format!("{size} bytes do not fit: {room} are free; take a smaller --size"),
+        ));
     }
+    Ok(size)
 }
 
 fn refused(name: &str, what: String) -> IssueError {

@@ -12,10 +12,8 @@ pub use conf::{Amount, Parameters};
 use super::{
     IssueError, Observer, Outcome, Plan,
     drive::{Drive, Length, Part},
-    lanes::Limits,
     plan::{add_notes, fill_targets, open},
     recorder::Tally,
-    stamp::Stamp,
     text,
     worker::Data,
 };
@@ -25,10 +23,10 @@ use crate::{
     run::{ClassRun, Loop, Run, VERSION},
 };
 use plinth_workload::lock;
-use sessions::{Counters, Layout, PIECE, Sessions, WRITER_DEPTH};
+use sessions::{Layout, PIECE, Sessions, Shared, WRITER_DEPTH};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -75,6 +73,10 @@ pub struct Slob {
     pub seed: u64,
     pub label: String,
     pub force_overwrite: bool,
+    /// Threads that issue, each with some of the sessions, its own writers and its own log.
+    pub instances: u64,
+    /// Whether the bytes of all reads are verified.
+    pub verify: bool,
     /// Sessions begin when this file is there.
     pub gate: Option<PathBuf>,
     /// Seconds before measuring begins.
@@ -93,6 +95,7 @@ pub struct Results {
 
 /// Bytes of the log on each target.
 const LOG: u64 = 256 << 20;
+const INSTANCES_MAX: u64 = 64;
 
 impl Slob {
     fn layout(&self, targets: usize) -> Layout {
@@ -116,6 +119,13 @@ impl Slob {
             return Err(IssueError::Plan(format!("blocks of {} bytes are none", self.block)));
         }
         self.parameters.check(self.block)?;
+        let sessions = self.parameters.schemas * self.parameters.threads_per_schema;
+        if !(1..=sessions.min(INSTANCES_MAX)).contains(&self.instances) {
+            return Err(IssueError::Plan(format!(
+                "--instances {}: give 1 to {}, at most as many as there are sessions ({sessions})",
+                self.instances, INSTANCES_MAX
+            )));
+        }
         let layout = self.layout(targets.len().max(1));
         let plan = self.plan(&layout);
         let opened = open(&plan, targets)?;
@@ -133,27 +143,30 @@ impl Slob {
             }
         }
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (stamp, version) = (Stamp::new(self.seed), began.as_nanos() as u64);
-        let data = Data { stamp, version, versions: None };
+        let data = Plan { verify: self.verify, seed: self.seed, ..plan.clone() }.data(
+            &plan.streams,
+            &opened,
+            began.as_nanos() as u64,
+        )?;
         let is_filled = fill_targets(&plan, &opened, &data, observer)?;
         if !is_filled || !self.wait_for_gate(observer) {
             return Err(IssueError::Interrupted);
         }
-        let limits = Arc::new(Limits::default());
-        let counters = Arc::new(Mutex::new(Counters::default()));
-        let part = self.part(&layout, &limits, &counters);
+        let shared = Shared { versions: data.versions.clone(), ..Shared::default() };
+        let parts: Vec<Part<'_>> =
+            (0..self.instances).map(|instance| self.part(&layout, &shared, instance)).collect();
         let drive = Drive {
             targets: &opened,
-            data: Data { version: version + 1, ..data },
-            limits,
+            data: Data { version: data.version + 1, ..data },
+            limits: Arc::clone(&shared.limits),
             length: Length::Seconds(self.parameters.run_time),
             ramp: self.ramp,
             steady_by: |tally, _| tally.mean(),
             without_ring: false,
         };
-        let measured = drive.run(vec![part], Event::ALL.len(), observer)?;
+        let measured = drive.run(parts, Event::ALL.len(), observer)?;
         let mut notes = vec!["closed loop: each session waits for its requests".to_owned()];
-        add_notes(&measured, &mut notes);
+        add_notes(&measured, "give more --instances", &mut notes);
         let recorder = &measured.recorder;
         let class = |event: &Event| {
             let total = recorder.total(*event as usize);
@@ -170,15 +183,15 @@ impl Slob {
             classes: Event::ALL.iter().filter_map(class).collect(),
             notes,
         };
-        let counters = lock(&counters);
+        let counters = lock(&shared.counters);
         Ok(Results {
-            sessions: self.parameters.schemas * self.parameters.threads_per_schema,
+            sessions,
             executes: counters.executes,
             syncs: counters.syncs.buckets(),
             outcome: Outcome {
                 wanted: vec![0.0; run.classes.len()],
                 run,
-                wrong: 0,
+                wrong: measured.wrong.count,
                 errors: measured.failed.count,
                 is_interrupted: measured.is_interrupted,
                 is_steady: None,
@@ -199,22 +212,17 @@ impl Slob {
         }
     }
 
-    fn part(
-        &self,
-        layout: &Layout,
-        limits: &Arc<Limits>,
-        counters: &Arc<Mutex<Counters>>,
-    ) -> Part<'static> {
+    fn part(&self, layout: &Layout, shared: &Shared, instance: u64) -> Part<'static> {
         let begin = super::drive::nanoseconds(self.ramp);
         let sessions = Sessions::new(
             self.parameters.clone(),
             layout.clone(),
-            Arc::clone(limits),
-            Arc::clone(counters),
+            shared.clone(),
             begin,
             self.seed,
+            (instance, self.instances),
         );
-        let count = (self.parameters.schemas * self.parameters.threads_per_schema) as usize;
+        let count = sessions.count();
         let block = self.block as usize;
         let scans = if self.parameters.scan_pct > 0 { count } else { 0 };
         Part {

@@ -11,6 +11,9 @@
 //! ```
 //!
 //! There is no buffer cache: every block that an operation touches is read.
+//!
+//! Several instances share the sessions, as those of a cluster do: each has its own writers, its
+//! own part of the log and its own thread. They share blocks.
 
 use super::{Event, conf::Parameters};
 use crate::issue::{
@@ -19,12 +22,14 @@ use crate::issue::{
     engine::Kind,
     lanes::Limits,
     recorder::Tally,
+    verify::Versions,
     worker::{Due, Request, Source},
 };
 use plinth_workload::{lock, random::Random};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
+    ops::Range,
     sync::{Arc, Mutex},
 };
 
@@ -71,6 +76,15 @@ pub struct Counters {
     pub syncs: Tally,
 }
 
+/// Of all instances.
+#[derive(Clone, Default)]
+pub struct Shared {
+    pub limits: Arc<Limits>,
+    pub counters: Arc<Mutex<Counters>>,
+    /// None: reads are not verified.
+    pub versions: Option<Arc<Versions>>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Query,
@@ -99,8 +113,7 @@ struct Session {
 pub struct Sessions {
     parameters: Parameters,
     layout: Layout,
-    limits: Arc<Limits>,
-    counters: Arc<Mutex<Counters>>,
+    shared: Shared,
     begin: u64,
     sessions: Vec<Session>,
     /// Sessions that can issue now.
@@ -117,22 +130,28 @@ pub struct Sessions {
     /// Those whose redo is in the write in flight.
     in_log: Vec<(usize, u64)>,
     is_logging: bool,
+    /// The instance's part of the log on each target.
+    log: Range<u64>,
     log_next: u64,
     log_target: usize,
 }
+
+/// Nanoseconds until blocks are tried again that another instance writes.
+const AGAIN: u64 = 100_000;
 
 const WRITER: usize = usize::MAX;
 const LOG: usize = usize::MAX - 1;
 
 impl Sessions {
+    /// Those of one of `instances`.
     #[must_use]
     pub fn new(
         parameters: Parameters,
         layout: Layout,
-        limits: Arc<Limits>,
-        counters: Arc<Mutex<Counters>>,
+        shared: Shared,
         begin: u64,
         seed: u64,
+        (instance, instances): (u64, u64),
     ) -> Self {
         let count = parameters.schemas * parameters.threads_per_schema;
         let session = |number: u64| Session {
@@ -146,15 +165,18 @@ impl Sessions {
             touched: Vec::new(),
             at: 0,
         };
-        let sessions: Vec<Session> = (0..count).map(session).collect();
+        let sessions: Vec<Session> =
+            (instance..count).step_by(instances as usize).map(session).collect();
+        let of_instance = layout.log / instances / PIECE * PIECE;
+        let log_begin = layout.data + of_instance * instance;
         Self {
             ready: (0..sessions.len()).collect(),
             sessions,
-            log_next: layout.data,
+            log: log_begin..log_begin + of_instance,
+            log_next: log_begin,
             parameters,
             layout,
-            limits,
-            counters,
+            shared,
             begin,
             thinking: BinaryHeap::new(),
             blocked: VecDeque::new(),
@@ -168,17 +190,52 @@ impl Sessions {
         }
     }
 
-    fn request(event: Event, place: (usize, u64), length: u64, kind: Kind, token: usize) -> Due {
-        Due::Now(Request {
+    fn request(&self, event: Event, place: (usize, u64), length: u64, token: usize) -> Request {
+        Request {
             class: event as usize,
             target: place.0,
             offset: place.1,
             length: length as usize,
-            kind,
+            kind: match event {
+                Event::Read | Event::Scan => Kind::Read,
+                Event::Write => Kind::Write,
+                Event::LogWrite => Kind::DurableWrite,
+            },
             start: None,
             ticket: None,
             token,
-        })
+        }
+    }
+
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// With the ticket of a read that is verified. A block that is being written meanwhile is not.
+    fn read(&self, event: Event, place: (usize, u64), length: u64, token: usize) -> Due {
+        let versions = self.shared.versions.as_ref();
+        let ticket = versions.and_then(|versions| versions.begin_read(place.0, place.1, length));
+        Due::Now(Request { ticket, ..self.request(event, place, length, token) })
+    }
+
+    /// The next block of the database writer. One that is being written waits behind the others.
+    fn block_write(&mut self) -> Option<Due> {
+        let length = self.layout.block;
+        for _ in 0..self.dirty.len().min(WRITER_DEPTH) {
+            let place = self.dirty.pop_front()?;
+            let mut request = self.request(Event::Write, place, length, WRITER);
+            if let Some(versions) = &self.shared.versions {
+                if !versions.begin_write(place.0, place.1, length) {
+                    self.dirty.push_back(place);
+                    continue;
+                }
+                request.ticket = Some(versions.next());
+            }
+            self.writing += 1;
+            return Some(Due::Now(request));
+        }
+        None
     }
 
     fn log_write(&mut self) -> Due {
@@ -186,8 +243,8 @@ impl Sessions {
         self.in_log = std::mem::take(&mut self.committing);
         let length = self.redo.next_multiple_of(512).min(PIECE);
         self.redo = self.redo.saturating_sub(length);
-        if self.log_next + length > self.layout.data + self.layout.log {
-            self.log_next = self.layout.data;
+        if self.log_next + length > self.log.end {
+            self.log_next = self.log.start;
         }
         let place = (self.log_target, self.log_next);
         self.log_target = (self.log_target + 1) % self.layout.targets;
@@ -195,7 +252,7 @@ impl Sessions {
         if self.log_target == 0 {
             self.log_next += length.next_multiple_of(4096);
         }
-        Self::request(Event::LogWrite, place, length, Kind::DurableWrite, LOG)
+        Due::Now(self.request(Event::LogWrite, place, length, LOG))
     }
 
     fn session_request(&mut self, number: usize) -> Due {
@@ -209,13 +266,8 @@ impl Sessions {
         if session.act == Act::Scan {
             let blocks = PIECE / layout.block;
             let piece = (first + layout.scale).div_ceil(blocks) + session.left;
-            return Self::request(
-                Event::Scan,
-                layout.place(piece, PIECE),
-                PIECE,
-                Kind::Read,
-                number,
-            );
+            let place = layout.place(piece, PIECE);
+            return self.read(Event::Scan, place, PIECE, number);
         }
         let (from, count) = if session.is_hot {
             let blocks = |mb: u64| mb * (1 << 20) / layout.block;
@@ -228,13 +280,13 @@ impl Sessions {
         if session.act == Act::Update {
             session.touched.push(place);
         }
-        Self::request(Event::Read, place, layout.block, Kind::Read, number)
+        self.read(Event::Read, place, self.layout.block, number)
     }
 
     /// An operation of a session has ended.
     fn end_operation(&mut self, number: usize, now: u64) {
-        if now >= self.begin && now < self.limits.end() {
-            lock(&self.counters).executes += 1;
+        if now >= self.begin && now < self.shared.limits.end() {
+            lock(&self.shared.counters).executes += 1;
         }
         let Self { sessions, parameters, .. } = self;
         let session = &mut sessions[number];
@@ -273,7 +325,7 @@ impl Sessions {
         self.is_logging = false;
         for (number, since) in std::mem::take(&mut self.in_log) {
             if since >= self.begin {
-                lock(&self.counters).syncs.add(now.saturating_sub(since), 0);
+                lock(&self.shared.counters).syncs.add(now.saturating_sub(since), 0);
             }
             self.end_operation(number, now);
         }
@@ -309,17 +361,16 @@ fn hundred(parameters: &Parameters) -> Vec<Act> {
 
 impl Source for Sessions {
     fn due(&mut self, now: u64) -> Due {
-        if now >= self.limits.end() {
+        if now >= self.shared.limits.end() {
             return Due::Over;
         }
         if !self.is_logging && !self.committing.is_empty() {
             return self.log_write();
         }
         if self.writing < WRITER_DEPTH
-            && let Some(place) = self.dirty.pop_front()
+            && let Some(write) = self.block_write()
         {
-            self.writing += 1;
-            return Self::request(Event::Write, place, self.layout.block, Kind::Write, WRITER);
+            return write;
         }
         while let Some(Reverse((then, number))) = self.thinking.peek().copied()
             && then <= now
@@ -334,6 +385,10 @@ impl Source for Sessions {
         }
         if let Some(number) = self.ready.pop_front() {
             return self.session_request(number);
+        }
+        if self.writing == 0 && !self.dirty.is_empty() {
+            // Another instance is writing those blocks.
+            return Due::At(now + AGAIN);
         }
         let is_busy = self.is_logging || self.writing > 0 || !self.blocked.is_empty();
         match self.thinking.peek() {
@@ -379,7 +434,7 @@ mod tests {
     }
 
     fn sessions(parameters: Parameters) -> (Sessions, Arc<Mutex<Counters>>) {
-        let counters = Arc::new(Mutex::new(Counters::default()));
+        let shared = Shared::default();
         let layout = Layout {
             block: 8192,
             scale: 10_000,
@@ -388,8 +443,8 @@ mod tests {
             data: 1 << 30,
             log: 1 << 24,
         };
-        let limits = Arc::new(Limits::default());
-        (Sessions::new(parameters, layout, limits, Arc::clone(&counters), 0, 1), counters)
+        let counters = Arc::clone(&shared.counters);
+        (Sessions::new(parameters, layout, shared, 0, 1, (0, 1)), counters)
     }
 
     /// Each request ends at once. Requests by event, and log writes that came while one was in
