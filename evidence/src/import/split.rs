@@ -142,6 +142,14 @@ fn split(
     }
     let what = if small_class.reads() { "reads" } else { "writes" };
     let mean = flow.bytes / flow.requests;
+    if flow.large.is_none() {
+        assumed.push(format!(
+            "{what} are one class of {mean:.0} bytes: the report does not count the large ones"
+        ));
+    }
+    if flow.large.is_some_and(|large| large > flow.requests * 1.001) {
+        assumed.push(format!("{what} are all large: the report counts more large ones than all"));
+    }
     let large = flow.large.unwrap_or(0.0).clamp(0.0, flow.requests);
     let small = flow.requests - large;
     let parts = |small_size: f64, large_size: f64| {

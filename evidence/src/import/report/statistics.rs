@@ -24,7 +24,8 @@ pub(in crate::import) struct Statistics {
     pub elapsed: Option<f64>,
     /// Rows that are damaged.
     pub damaged: Vec<String>,
-    pub tables: usize,
+    /// Columns that a table lacks.
+    pub columns_missing: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,7 +38,9 @@ struct Value {
 /// Whether a table has statistics with their totals.
 pub(super) fn is_statistics(table: &Table) -> bool {
     name_column(table).is_some()
-        && (table.column("Total").is_some() || !instances(table).is_empty())
+        && (table.column("Total").is_some()
+            || table.column("per Second").is_some()
+            || !instances(table).is_empty())
 }
 
 fn name_column(table: &Table) -> Option<usize> {
@@ -61,12 +64,13 @@ impl Statistics {
         let mut statistics = Self::default();
         for table in document.tables.iter().filter(|table| is_statistics(table)) {
             // "per Hour", and "Begin Value", are other tables.
-            let has_rate =
-                (0..table.columns()).any(|column| table.column_name(column).contains("per second"));
+            let has_rate = (0..table.columns()).any(|column| {
+                let name = table.column_name(column);
+                name.contains("per second") || name.contains("per trans")
+            });
             if !has_rate && table.columns() > 2 && instances(table).is_empty() {
                 continue;
             }
-            statistics.tables += 1;
             statistics.read_table(table, notation);
         }
         statistics.find_elapsed(header);
@@ -79,6 +83,15 @@ impl Statistics {
         let total = table.column("Total");
         let rate = table.column("per Second").or_else(|| table.column_with("per second"));
         let columns = instances(table);
+        let is_missing = [
+            (total.is_none() && columns.is_empty(), "column Total of the statistics"),
+            (total.is_some() && rate.is_none(), "column per Second of the statistics"),
+        ];
+        for (_, column) in is_missing.into_iter().filter(|missing| missing.0) {
+            if !self.columns_missing.contains(&column) {
+                self.columns_missing.push(column);
+            }
+        }
         // One row of each instance: `I#` before the name.
         let is_by_row = name == 1;
         let mut of_table: HashMap<String, Value> = HashMap::new();
@@ -88,7 +101,7 @@ impl Statistics {
             let value = if total.is_some() && rate.is_some() && row.len() != table.columns() {
                 // A row that has lost a cell, or got one: which is which cannot be told.
                 Value { total: None, rate: None, is_damaged: true }
-            } else if total.is_some() {
+            } else if total.is_some() || columns.is_empty() {
                 Value { total: number(total), rate: number(rate), is_damaged: false }
             } else {
                 let parts = columns.iter().map(|at| number(Some(*at)));
