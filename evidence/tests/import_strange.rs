@@ -359,3 +359,83 @@ fn workloads_without_a_share_take_what_the_others_leave() {
         assert!(model.warnings.iter().any(|text| text.contains(word)), "{word}: {model:?}");
     }
 }
+
+/// Reports of a cluster have one column or one row of each instance, and sometimes a sum.
+#[test]
+fn instances_are_added_once_however_they_are_listed() {
+    let figures = Figures::random(&mut Random(8));
+    let report = generator::awr_global(&figures, STYLE);
+    let right = model(&report);
+    let from = report.find("<table border=\"0\" summary=\"System Statistics").expect("statistics");
+    let to = from + report[from..].find("</table>").expect("its end");
+    let total = |line: &str| {
+        let cells: Vec<&str> =
+            line.split("'>  ").map(|cell| cell.split('<').next().unwrap()).collect();
+        let number = |at: usize| cells.get(at)?.replace(',', "").parse::<f64>().ok();
+        Some((cells.get(1)?.to_string(), number(2)?, number(3)?))
+    };
+    let rows: Vec<(String, f64, f64)> = report[from..to].lines().filter_map(total).collect();
+    assert!(rows.len() > 10);
+    let table = |head: &str, row: &dyn Fn(&str, f64, f64) -> String| {
+        let body: String =
+            rows.iter().map(|(name, total, rate)| row(name, *total, *rate)).collect();
+        format!("{}<table><tr>{head}</tr>{body}{}", &report[..from], &report[to..])
+    };
+    let thirds = |all: f64| [(all / 3.0).floor(), all - (all / 3.0).floor()];
+    let of_instance = |name: &str, total: f64, rate: f64, sum: bool, is_first: bool| {
+        let one = |id: &str, total: f64, rate: f64| {
+            let ids = if is_first {
+                format!("<td>{id}<td>{name}")
+            } else {
+                format!("<td>{name}<td>{id}")
+            };
+            format!("<tr>{ids}<td>{total}<td>{rate}<td>1")
+        };
+        let [a, b] = thirds(total);
+        let share = a / total.max(1.0);
+        let sum = if sum { one("*", total, rate) } else { String::new() };
+        sum + &one("1", a, rate * share) + &one("2", b, rate * (1.0 - share))
+    };
+    let first = "<th>I#<th>Statistic<th>Total<th>per Second<th>per Trans";
+    let second = "<th>Statistic<th>Inst<th>Total<th>per Second<th>per Trans";
+    for form in [
+        table(first, &|name, total, rate| of_instance(name, total, rate, false, true)),
+        table(first, &|name, total, rate| of_instance(name, total, rate, true, true)),
+        table(second, &|name, total, rate| of_instance(name, total, rate, false, false)),
+        table(second, &|name, total, rate| of_instance(name, total, rate, true, false)),
+        table("<th>Statistic<th>1<th>2", &|name, total, _| {
+            let [a, b] = thirds(total);
+            format!("<tr><td>{name}<td>{a}<td>{b}")
+        }),
+    ] {
+        let found = model(&form);
+        for (found, right) in [
+            (found.totals.reads, right.totals.reads),
+            (found.totals.read_bytes, right.totals.read_bytes),
+            (found.totals.writes, right.totals.writes),
+            (found.totals.write_bytes, right.totals.write_bytes),
+        ] {
+            assert!((found / right - 1.0).abs() < 0.005, "{found} for {right}: {form}");
+        }
+    }
+}
+
+#[test]
+fn a_head_over_two_rulers_is_one_head() {
+    let figures = Figures::random(&mut Random(9));
+    let text = generator::awr_text(&figures, Release::V11, false);
+    let summary = format!(
+        "WORKLOAD REPOSITORY REPORT (RAC)\n\nDatabase Summary\n~~~~~~~~~~~~~~~~\n\
+                Database                   Snapshot Ids   Report Total (minutes)\n\
+         ------------------------------ --------------- ------------------------------\n\
+         Id         Name       Block Size   Begin     End      DB time   Elapsed time\n\
+         ---------- ---------- ---------- ------- ------- ------------ --------------\n\
+         1234567890 GENDB      {:>10}       2       3         7.77 {:>14.2}\n\n",
+        figures.block,
+        figures.elapsed / 60.0
+    );
+    let at = text.find("SQL ordered").expect("the rest");
+    let found = model(&format!("{summary}{}", &text[at..]));
+    assert_eq!(found.block_size, Some(figures.block));
+    assert!(found.warnings.iter().any(|text| text.contains("several instances")), "{found:?}");
+}

@@ -137,7 +137,10 @@ impl Maker<'_> {
         let mut read = self.flow((READS, READ_BYTES), read, totals, block);
         let mut write = self.flow((WRITES, WRITE_BYTES), write, totals, block);
         (read.large, write.large) = large;
-        if is_profile && read.requests + write.requests <= 0.0 {
+        // Of both nothing is left: then the block is no figure of the report, but a guess.
+        let is_lost = |number: Option<Number>| number.is_none_or(|number| number.value <= 0.0);
+        let is_guess = lacks(READ_BYTES) && lacks(WRITE_BYTES) && is_lost(profile.total);
+        if is_guess || (is_profile && read.requests + write.requests <= 0.0) {
             return Err(self.nothing());
         }
         Ok((read, write))

@@ -59,6 +59,18 @@ fn instances(table: &Table) -> Vec<usize> {
     (0..head.len()).filter(|at| head.get(*at).is_some_and(is_instance)).collect()
 }
 
+/// The column that says of which instance a row is.
+fn instance_column(table: &Table) -> Option<usize> {
+    let names = ["I#", "Inst", "Inst#", "Inst Num", "Instance", "Inst Id"];
+    names.iter().find_map(|name| table.column(name))
+}
+
+/// Whether it stands for all instances.
+fn is_all(cell: &str) -> bool {
+    let cell = cell.to_lowercase();
+    ["*", "sum", "total", "all"].iter().any(|mark| cell.starts_with(mark))
+}
+
 impl Statistics {
     pub fn read(document: &Document, notation: Notation, header: Option<f64>) -> Self {
         let mut statistics = Self::default();
@@ -92,10 +104,18 @@ impl Statistics {
                 self.columns_missing.push(column);
             }
         }
-        // One row of each instance: `I#` before the name.
-        let is_by_row = name == 1;
+        // One row of each instance, and sometimes one of their sum.
+        let instance = instance_column(table).filter(|at| *at != name);
+        let is_by_row = instance.is_some();
+        let is_sum = |row: &Vec<String>| {
+            instance.is_some_and(|at| row.get(at).is_some_and(|cell| is_all(cell)))
+        };
+        let has_sum = table.rows.iter().any(is_sum);
         let mut of_table: HashMap<String, Value> = HashMap::new();
         for row in &table.rows {
+            if has_sum && !is_sum(row) {
+                continue;
+            }
             let Some(name) = row.get(name).filter(|name| !name.is_empty()) else { continue };
             let number = |at: Option<usize>| row.get(at?).and_then(|cell| notation.parse(cell));
             let value = if total.is_some() && rate.is_some() && row.len() != table.columns() {
