@@ -54,7 +54,7 @@ fn plain(bytes: &[u8]) -> Result<String, ImportError> {
         }
     }
     if let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
-        return Ok(String::from_utf8_lossy(rest).into_owned());
+        return Ok(utf8(rest));
     }
     if let Some(rest) = bytes.strip_prefix(b"\xff\xfe") {
         return Ok(utf16(rest, u16::from_le_bytes));
@@ -72,8 +72,18 @@ fn plain(bytes: &[u8]) -> Result<String, ImportError> {
     match (zeros(0), zeros(1)) {
         (false, true) => Ok(utf16(bytes, u16::from_le_bytes)),
         (true, false) => Ok(utf16(bytes, u16::from_be_bytes)),
-        _ => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        _ => Ok(utf8(bytes)),
     }
+}
+
+/// UTF-8, and bytes that are none as Latin-1: there 0xa0 is the blank between thousands.
+fn utf8(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| char::from(*byte)));
+    }
+    text
 }
 
 fn utf16(bytes: &[u8], word: fn([u8; 2]) -> u16) -> String {
@@ -105,6 +115,11 @@ mod tests {
             assert_eq!(text(&bytes).expect("text").0, "Größe 1");
             assert_eq!(text(&packed(&bytes)).expect("text").0, "Größe 1");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf_8_are_latin_1() {
+        assert_eq!(text(b"Gr\xf6\xdfe 1\xa0234").expect("text").0, "Größe 1\u{a0}234");
     }
 
     #[test]

@@ -31,17 +31,34 @@ struct Measured {
 }
 
 fn parsed(text: &str) -> Result<Value, ImportError> {
+    // With --status-interval there is one object after the other: the last is of the whole run.
     let mark = text.find("\"fio version\"").unwrap_or(text.len());
     let before = text.get(..mark).unwrap_or(text);
-    let body = before.rfind('{').and_then(|at| text.get(at..)).unwrap_or(text);
-    let mut values = serde_json::Deserializer::from_str(body).into_iter::<Value>();
-    match values.next() {
-        Some(Ok(value)) => Ok(value),
-        Some(Err(error)) => Err(ImportError::new(format!(
-            "is no whole JSON ({error}): it may be cut; let fio write it with --output=FILE"
-        ))),
-        None => Err(ImportError::new("is empty")),
+    let mut body = before.rfind('{').and_then(|at| text.get(at..)).unwrap_or(text);
+    let mut last = None;
+    loop {
+        let mut values = serde_json::Deserializer::from_str(body).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => last = Some(value),
+            Some(Err(error)) if last.is_none() => {
+                return Err(ImportError::new(format!(
+                    "is no whole JSON ({error}): it may be cut; let fio write it with \
+                     --output=FILE"
+                )));
+            }
+            _ => break,
+        }
+        let rest = body.get(values.byte_offset()..).unwrap_or_default();
+        // Between them, fio may write to people.
+        let next = rest.find("\n{").map(|at| at + 1).or_else(|| rest.find('{'));
+        let Some(next) = next.and_then(|at| rest.get(at..)) else { break };
+        let near = next.as_bytes().get(..next.len().min(200)).unwrap_or_default();
+        if !String::from_utf8_lossy(near).contains("\"fio version\"") {
+            break;
+        }
+        body = next;
     }
+    last.ok_or_else(|| ImportError::new("is empty"))
 }
 
 fn results(value: &Value) -> Result<Vec<Measured>, ImportError> {

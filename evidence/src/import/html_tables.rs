@@ -166,6 +166,10 @@ impl Reader {
                 if text.contains("End of Report") {
                     self.document.is_whole = true;
                 }
+                // A report as text, before or behind the page.
+                if self.document.texts == 0 && text.contains("DB/Inst:") {
+                    self.document.texts = 1;
+                }
                 push_limited(&mut self.between, text);
             }
         }

@@ -38,22 +38,32 @@ struct Activity {
 
 type Report = BTreeMap<String, Activity>;
 
+/// The reports of a file.
+#[derive(Default)]
+struct Reports {
+    all: Vec<Report>,
+    host: String,
+    /// Seconds that the reports that count are for, where the file has points of time.
+    elapsed: Option<f64>,
+    warnings: Vec<String>,
+}
+
 pub(super) fn model(text: &str, options: &Options) -> Result<Model, ImportError> {
-    of_reports(&reports(text)?, options, host(text))
+    of_reports(&reports(text)?, options)
 }
 
 pub(super) fn model_of_json(text: &str, options: &Options) -> Result<Model, ImportError> {
-    let (reports, host) = json_reports(text)?;
-    of_reports(&reports, options, host)
+    of_reports(&json_reports(text)?, options)
 }
 
 pub(super) fn run(text: &str) -> Result<Run, ImportError> {
-    run_of_reports(&reports(text)?, host(text))
+    let reports = reports(text)?;
+    run_of_reports(&reports.all, reports.host)
 }
 
 pub(super) fn run_of_json(text: &str) -> Result<Run, ImportError> {
-    let (reports, host) = json_reports(text)?;
-    run_of_reports(&reports, host)
+    let reports = json_reports(text)?;
+    run_of_reports(&reports.all, reports.host)
 }
 
 /// `Linux 6.1.0 (host) ...`
@@ -63,11 +73,13 @@ fn host(text: &str) -> String {
     inner.map(|(host, _)| host.to_owned()).unwrap_or_default()
 }
 
-fn reports(text: &str) -> Result<Vec<Report>, ImportError> {
+fn reports(text: &str) -> Result<Reports, ImportError> {
     let cells = text.lines().flat_map(|line| line.split_whitespace().skip(1).take(24));
     let notation = Notation::of(cells).unwrap_or_default();
-    let mut reports = Vec::new();
+    let mut reports = Reports { host: host(text), ..Reports::default() };
     let mut head: Option<Vec<&str>> = None;
+    let mut times = Vec::new();
+    let (mut is_indented, mut odd) = (false, 0_usize);
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         // Half a line at the end has half a number.
@@ -80,43 +92,102 @@ fn reports(text: &str) -> Result<Vec<Report>, ImportError> {
             continue;
         };
         if first.trim_end_matches(':') == "Device" {
-            if reports.len() >= REPORTS_MAX {
+            if reports.all.len() >= REPORTS_MAX {
                 break;
             }
+            is_indented = line.starts_with(' ');
             head = Some(words);
-            reports.push(Report::new());
+            reports.all.push(Report::new());
             continue;
         }
-        let Some(head) = &head else { continue };
-        if words.len() != head.len() {
+        let Some(head) = &head else {
+            times.extend(point_of_time(line));
+            continue;
+        };
+        // A group (-g) is the sum of its devices, and indented.
+        if line.starts_with(' ') && !is_indented {
             continue;
         }
         let number = |name: &str| {
             let at = head.iter().position(|cell| *cell == name)?;
             notation.count(words.get(at)?).map(|number| (number.value, number.step))
         };
-        let Some(activity) = activity(number) else { continue };
-        if let Some(report) = reports.last_mut() {
-            report.insert((*first).to_owned(), activity);
+        let activity = if words.len() == head.len() { activity(number) } else { None };
+        match (activity, reports.all.last_mut()) {
+            (Some(activity), Some(report)) => {
+                report.insert((*first).to_owned(), activity);
+            }
+            _ => odd += 1,
         }
     }
-    reports.retain(|report| !report.is_empty());
-    if reports.is_empty() {
+    if odd > 0 {
+        reports.warnings.push(format!("{odd} lines of devices cannot be read, and are left out"));
+    }
+    drop_cut(&mut reports, text);
+    reports.all.retain(|report| !report.is_empty());
+    if reports.all.is_empty() {
         return Err(ImportError::new(
             "has no device whose figures can be read: it needs r/s, w/s and the sizes of iostat -x",
         ));
     }
+    reports.elapsed = between(&times, reports.all.len());
     Ok(reports)
 }
 
-fn json_reports(text: &str) -> Result<(Vec<Report>, String), ImportError> {
+/// From the first report, which does not count, to the last.
+fn between(times: &[f64], reports: usize) -> Option<f64> {
+    let seconds = times.get(reports.checked_sub(1)?)? - times.first()?;
+    // Past midnight.
+    let seconds = if seconds < 0.0 { seconds + 86_400.0 } else { seconds };
+    (seconds > 0.0).then_some(seconds)
+}
+
+/// Leaves out the last report if its end is missing, and with it some of its devices.
+fn drop_cut(reports: &mut Reports, text: &str) {
+    let has_end = text.trim_end_matches('\r').ends_with("\n\n")
+        || text.ends_with("\n\r\n")
+        || text.ends_with("\n \n");
+    let count = reports.all.len();
+    let before = count.checked_sub(2).and_then(|at| reports.all.get(at)).map(Report::len);
+    let last = reports.all.last().map(Report::len);
+    if !has_end && before > last && last.is_some() {
+        reports.all.pop();
+        reports.warnings.push(
+            "the last report is cut: some devices are missing, and it is left out".to_owned(),
+        );
+    }
+}
+
+/// `11/29/2026 04:08:11 PM`, `2026-11-29T16:08:11+0000` (-t): seconds of the day.
+fn point_of_time(line: &str) -> Option<f64> {
+    let line = line.trim();
+    if !line.starts_with(|c: char| c.is_ascii_digit()) || line.len() > 40 {
+        return None;
+    }
+    let clock = line.split(['T', ' ', '\t']).find(|word| word.contains(':'))?;
+    let mut parts = clock
+        .split(['+', '-', 'Z'])
+        .next()?
+        .splitn(3, ':')
+        .map(|part| part.parse::<f64>().ok().filter(|number| (0.0..61.0).contains(number)));
+    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    let hour = match line.rsplit(' ').next() {
+        Some("PM" | "pm") if hour < 12.0 => hour + 12.0,
+        Some("AM" | "am") if hour == 12.0 => 0.0,
+        _ => hour,
+    };
+    Some(hour * 3600.0 + minute * 60.0 + second)
+}
+
+fn json_reports(text: &str) -> Result<Reports, ImportError> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         ImportError::new(format!("is no whole JSON ({error}): it may be cut; write it anew"))
     })?;
     let host = value.pointer("/sysstat/hosts/0");
     let name = host.and_then(|host| host.get("nodename")?.as_str()).unwrap_or_default().to_owned();
     let statistics = host.and_then(|host| host.get("statistics")?.as_array());
-    let mut reports = Vec::new();
+    let mut reports = Reports { host: name, ..Reports::default() };
+    let mut times = Vec::new();
     for statistic in statistics.into_iter().flatten().take(REPORTS_MAX) {
         let mut report = Report::new();
         for disk in statistic.get("disk").and_then(Value::as_array).into_iter().flatten() {
@@ -130,13 +201,16 @@ fn json_reports(text: &str) -> Result<(Vec<Report>, String), ImportError> {
             }
         }
         if !report.is_empty() {
-            reports.push(report);
+            reports.all.push(report);
+            times
+                .extend(statistic.get("timestamp").and_then(Value::as_str).and_then(point_of_time));
         }
     }
-    if reports.is_empty() {
+    if reports.all.is_empty() {
         return Err(ImportError::new("has no devices with r/s and w/s: run iostat -x -o JSON"));
     }
-    Ok((reports, name))
+    reports.elapsed = between(&times, reports.all.len());
+    Ok(reports)
 }
 
 /// From columns, each with the unit of its last digit.
@@ -185,13 +259,17 @@ fn lowest(reports: &[Report]) -> Vec<String> {
     names.sort();
     names.dedup();
     let is_logical = |name: &String| {
-        ["dm-", "md", "loop", "drbd", "zram", "ram", "sr", "fd", "bcache", "zd", "nbd", "asm"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+        [
+            "dm-", "md", "loop", "drbd", "zram", "ram", "sr", "fd", "bcache", "zd", "nbd", "asm",
+            "mpath", "emcpower",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
             || name.contains('/')
             || name.contains("-")
     };
-    let is_partition = |name: &String| names.iter().any(|whole| is_partition_of(name, whole));
+    let is_partition =
+        |name: &String| is_path(name) || names.iter().any(|whole| is_partition_of(name, whole));
     let is_busy = |name: &&String| {
         reports.iter().filter_map(|report| report.get(*name)).any(|a| a.reads + a.writes > 0.0)
     };
@@ -210,6 +288,16 @@ fn is_partition_of(name: &str, whole: &str) -> bool {
         None => rest,
     };
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `nvme0c1n1`, one of the paths to `nvme0n1`.
+fn is_path(name: &str) -> bool {
+    let Some((controller, rest)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('c'))
+    else {
+        return false;
+    };
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    is_digits(controller) && rest.split_once('n').is_some_and(|(a, b)| is_digits(a) && is_digits(b))
 }
 
 fn summed(report: &Report, devices: &[String]) -> Activity {
@@ -231,8 +319,14 @@ fn counted(reports: &[Report]) -> &[Report] {
     if reports.len() > 1 { reports.get(1..).unwrap_or(reports) } else { reports }
 }
 
-fn of_reports(reports: &[Report], options: &Options, host: String) -> Result<Model, ImportError> {
-    let mut model = Model { name: host, source: "iostat".to_owned(), ..Model::default() };
+fn of_reports(found: &Reports, options: &Options) -> Result<Model, ImportError> {
+    let mut model = Model {
+        name: found.host.clone(),
+        source: "iostat".to_owned(),
+        warnings: found.warnings.clone(),
+        ..Model::default()
+    };
+    let reports = found.all.as_slice();
     let counted = counted(reports);
     let devices = lowest(counted);
     let count = counted.len() as f64;
@@ -257,8 +351,8 @@ fn of_reports(reports: &[Report], options: &Options, host: String) -> Result<Mod
                 .to_owned(),
         );
     }
-    match options.interval {
-        Some(interval) => model.elapsed = interval * count,
+    match options.interval.map(|interval| interval * count).or(found.elapsed) {
+        Some(elapsed) => model.elapsed = elapsed,
         None => model.missing.push("the interval between reports: give --interval".to_owned()),
     }
     model.assumed.push(format!("I/O of {}: others lie on these", devices.join(", ")));

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   bytes     decode.rs       unpacked, as UTF-8
+//!   text      plain.rs        without what mail and pages put around it
 //!   text      recognise.rs    which kind of file: by content, never by name
 //!             html_tables.rs, text_tables.rs    Oracle's reports as tables
 //!   tables    report/         header, statistics, I/O by function, waits
@@ -22,6 +23,7 @@ mod iostat;
 mod mysql;
 mod numbers;
 mod pgbench;
+mod plain;
 mod postgres;
 mod recognise;
 mod report;
@@ -122,6 +124,7 @@ pub fn read_models(files: &[File<'_>], options: &Options) -> Result<Vec<Model>, 
 
 fn recognised(bytes: &[u8]) -> Result<(String, Kind), ImportError> {
     let (text, is_cut) = decode::text(bytes)?;
+    let text = plain::text(text);
     let kind = recognise::kind(&text)?;
     // Of a packed file that is cut, the last line is too: what reads it takes that into account.
     let text = if is_cut { text.trim_end().to_owned() } else { text };

@@ -77,10 +77,18 @@ pub(super) fn read(texts: &[&str], options: &Options) -> Result<Model, ImportErr
 fn samples(text: &str) -> Vec<Sample> {
     let mut samples = vec![Sample::new()];
     let mut name = String::new();
-    for line in text.lines() {
+    // Half a line at the end has half a number.
+    let whole =
+        if text.ends_with('\n') { text } else { text.rsplit_once('\n').map_or("", |t| t.0) };
+    for line in whole.lines() {
         let cells = samples::cells(line);
-        let (key, value) = match cells.as_slice() {
-            [key, value] if key == "Variable_name" => {
+        // A frame that is indented.
+        let cells = match cells.as_slice() {
+            [before, inner @ .., after] if before.is_empty() && after.is_empty() => inner,
+            cells => cells,
+        };
+        let (key, value) = match cells {
+            [key, value] if key == "Variable_name" && value != "Value" => {
                 name.clone_from(value);
                 continue;
             }
@@ -121,7 +129,8 @@ fn difference(first: &Sample, last: &Sample) -> Result<Sample, ImportError> {
         if is_counter && *value < before {
             return Err(ImportError::new(format!(
                 "has {key} fall from the first sample to the second: the server was started \
-                 between, or the samples are in the wrong order"
+                 between, the samples are in the wrong order, or they are differences (then run \
+                 mysqladmin without -r)"
             )));
         }
         differences.insert(key.clone(), value - before);
@@ -139,10 +148,17 @@ fn fill(model: &mut Model, counters: &Sample, page: f64) {
         writes: of("innodb_data_writes"),
         write_bytes: of("innodb_data_written"),
     };
-    for name in ["innodb_log_writes", "innodb_os_log_written", "innodb_dblwr_writes"] {
-        if rate(name).is_none() {
-            model.missing.push(name.to_owned());
+    let log = ["innodb_log_writes", "innodb_os_log_written"];
+    let doublewrite = ["innodb_dblwr_writes", "innodb_dblwr_pages_written"];
+    for (names, what) in [(log, "the log"), (doublewrite, "the doublewrite buffer")] {
+        let missing: Vec<&str> = names.into_iter().filter(|name| rate(name).is_none()).collect();
+        if !missing.is_empty() {
+            model.missing.extend(missing.iter().map(|name| (*name).to_owned()));
+            model.assumed.push(format!("writes of {what} are among the random writes"));
         }
+    }
+    if rate("innodb_pages_written").is_none() {
+        model.missing.push("innodb_pages_written".to_owned());
     }
     let totals = model.totals;
     let mut parts = Vec::new();

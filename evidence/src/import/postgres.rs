@@ -42,9 +42,13 @@ pub(super) fn read(texts: &[&str], options: &Options) -> Result<Model, ImportErr
     for text in texts {
         for sheet in samples::sheets(text, is_head) {
             if sheet.column("backend_type").is_some() {
-                io.push(sheet);
+                io.extend(by_sample(&sheet));
             } else {
-                wal.push(sheet);
+                wal.extend(sheet.rows.iter().map(|row| Sheet {
+                    head: sheet.head.clone(),
+                    rows: vec![row.clone()],
+                    odd: 0,
+                }));
             }
         }
     }
@@ -67,8 +71,10 @@ pub(super) fn read(texts: &[&str], options: &Options) -> Result<Model, ImportErr
     let watched =
         texts.iter().find_map(|text| every(text)).map(|every| every * (io.len() as f64 - 1.0));
     model.elapsed = elapsed(first, last, watched, options)?;
+    say_what_is_missing(&io, texts, &mut model);
     let mut sums = sums(last);
     if let Some(first) = first {
+        check_resets(first, last)?;
         subtract(&mut sums, &self::sums(first))?;
     }
     let has_log = last.rows.iter().any(|row| last.cell(row, "object") == Some("wal"));
@@ -98,8 +104,77 @@ pub(super) fn read(texts: &[&str], options: &Options) -> Result<Model, ImportErr
     Ok(model)
 }
 
+/// Columns, rows and ends of lines.
+fn say_what_is_missing(io: &[Sheet], texts: &[&str], model: &mut Model) {
+    let Some(last) = io.last() else { return };
+    for name in ["object", "context", "extends"] {
+        if last.column(name).is_none() {
+            model.missing.push(format!("column {name}"));
+        }
+    }
+    if last.column("op_bytes").is_none() && last.column("read_bytes").is_none() {
+        model.missing.push("column op_bytes".to_owned());
+        model.assumed.push(format!("a request is of {PAGE} bytes"));
+    }
+    for kind in ["checkpointer", "client backend"] {
+        let has = |sheet: &Sheet| {
+            sheet.rows.iter().any(|row| sheet.cell(row, "backend_type") == Some(kind))
+        };
+        if !io.iter().all(has) {
+            model.missing.push(format!("rows of {kind}: the file may be cut, or filtered"));
+        }
+    }
+    let odd: usize = io.iter().map(|sheet| sheet.odd).sum();
+    if odd > 0 {
+        model.warnings.push(format!(
+            "{odd} lines have not as many cells as the head, and are left out: the file is cut or \
+             damaged"
+        ));
+    }
+    if texts.iter().any(|text| !text.ends_with('\n')) {
+        model.warnings.push("the last line has no end: it may be cut".to_owned());
+    }
+}
+
+/// Counters that were reset between two samples may have grown all the same.
+fn check_resets(first: &Sheet, last: &Sheet) -> Result<(), ImportError> {
+    let reset = |sheet: &Sheet| {
+        let row = sheet.rows.first()?;
+        sheet.cell(row, "stats_reset").and_then(samples::seconds)
+    };
+    match (reset(first), reset(last)) {
+        (Some(first), Some(last)) if first != last => Err(ImportError::new(
+            "has two samples of which stats_reset differs: the counters were reset between; take \
+             two anew",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Samples below one head: where a row comes again, another sample begins.
+fn by_sample(sheet: &Sheet) -> Vec<Sheet> {
+    let mut samples: Vec<Sheet> = Vec::new();
+    let mut seen: BTreeMap<[&str; 3], usize> = BTreeMap::new();
+    for row in &sheet.rows {
+        let cell = |name: &str| sheet.cell(row, name).unwrap_or_default();
+        let count =
+            seen.entry([cell("backend_type"), cell("object"), cell("context")]).or_default();
+        if samples.len() <= *count {
+            samples.push(Sheet { head: sheet.head.clone(), ..Sheet::default() });
+        }
+        if let Some(sample) = samples.get_mut(*count) {
+            sample.rows.push(row.clone());
+        }
+        *count += 1;
+    }
+    if let Some(last) = samples.last_mut() {
+        last.odd = sheet.odd;
+    }
+    samples
+}
+
 fn is_head(cells: &[String]) -> bool {
-    let has = |name: &str| cells.iter().any(|cell| cell == name);
+    let has = |name: &str| cells.iter().any(|cell| cell.eq_ignore_ascii_case(name));
     (has("backend_type") && has("context")) || (has("wal_records") && has("wal_bytes"))
 }
 

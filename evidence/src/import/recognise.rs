@@ -52,7 +52,7 @@ pub(super) fn kind(text: &str) -> Result<Kind, ImportError> {
     let is_html =
         ["<html", "<table", "<!doctype html", "<body", "<h1"].iter().any(|tag| lower.contains(tag));
     // A report in text within a page has no tables.
-    let is_html = is_html && text.contains("<t");
+    let is_html = is_html && (text.contains("<t") || text.contains("<T"));
     if is_html {
         let is_awr = ["workload repository", "awr report", "awr rac report", "this table displays"]
             .iter()
@@ -115,6 +115,8 @@ fn refused(lower: &str) -> Option<ImportError> {
         "is an AWR report of one SQL statement: give the report of the instance"
     } else if has("addm report") || has("addm task") {
         "is an ADDM report, which has findings and no I/O totals: give the AWR report"
+    } else if lower.starts_with("3;fio-") || lower.starts_with("2;fio-") {
+        "is fio's terse output, which has no bins: run fio with --output-format=json+"
     } else if lower.contains("iops=") && lower.contains("clat (") {
         "is fio's output for people: run fio with --output-format=json+"
     } else {
@@ -210,10 +212,8 @@ fn of_counters(text: &str, lower: &str, lines: &[&str]) -> Result<Kind, ImportEr
             "is iostat without -x, which tells no sizes of reads and writes: run iostat -x",
         ));
     }
-    if text.contains("Innodb_data_")
-        || text.contains("innodb_data_")
-        || text.contains("Innodb_os_log_")
-    {
+    let marks = ["Innodb_data_", "innodb_data_", "INNODB_DATA_", "Innodb_os_log_"];
+    if marks.iter().any(|mark| text.contains(mark)) {
         return Ok(Kind::Mysql);
     }
     let is_postgres = (lower.contains("backend_type") && lower.contains("context"))

@@ -5,6 +5,8 @@
 pub(super) struct Sheet {
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
+    /// Lines that have not as many cells as the head: they are damaged, or cut.
+    pub odd: usize,
 }
 
 const ROWS_MAX: usize = 100_000;
@@ -31,9 +33,17 @@ impl Sheet {
 pub(super) fn sheets(text: &str, is_head: impl Fn(&[String]) -> bool) -> Vec<Sheet> {
     let mut sheets: Vec<Sheet> = Vec::new();
     let mut record: Vec<(String, String)> = Vec::new();
-    let mut in_record = false;
+    let mut in_record = !text.lines().any(|line| is_head(&cells(line)));
     let mut rows = 0;
+    // Records without lines between them, as `psql -x -A` prints them.
+    let is_bare = !text.lines().any(|line| line.starts_with("-[ RECORD"))
+        && !text.lines().any(|line| is_head(&cells(line)));
     for line in text.lines() {
+        if is_bare && line.trim().is_empty() {
+            keep(&mut sheets, std::mem::take(&mut record), &is_head);
+            in_record = true;
+            continue;
+        }
         if line.starts_with("-[ RECORD") || line.starts_with("*****") {
             keep(&mut sheets, std::mem::take(&mut record), &is_head);
             // The first record after others begins a sample.
@@ -51,6 +61,10 @@ pub(super) fn sheets(text: &str, is_head: impl Fn(&[String]) -> bool) -> Vec<She
         let cells = cells(line);
         if in_record {
             if let [key, value] = cells.as_slice() {
+                // A record of its own begins with the name that the last one began with.
+                if is_bare && record.first().is_some_and(|first| first.0 == *key) {
+                    keep(&mut sheets, std::mem::take(&mut record), &is_head);
+                }
                 record.push((key.clone(), value.clone()));
                 continue;
             }
@@ -58,17 +72,25 @@ pub(super) fn sheets(text: &str, is_head: impl Fn(&[String]) -> bool) -> Vec<She
             in_record = false;
         }
         if is_head(&cells) {
-            sheets.push(Sheet { head: cells, rows: Vec::new() });
-        } else if let Some(sheet) = sheets.last_mut()
-            && sheet.head.len() == cells.len()
-            && !cells.is_empty()
-        {
-            sheet.rows.push(cells);
+            sheets.push(Sheet { head: cells, ..Sheet::default() });
+        } else if let Some(sheet) = sheets.last_mut() {
+            if sheet.head.len() == cells.len() {
+                sheet.rows.push(cells);
+            } else if cells.len() > 1 && is_mostly(&cells, sheet) {
+                sheet.odd += 1;
+            }
         }
     }
     keep(&mut sheets, record, &is_head);
     sheets.retain(|sheet| !sheet.rows.is_empty());
     sheets
+}
+
+/// Whether these are cells of such a sheet rather than words around it.
+fn is_mostly(cells: &[String], sheet: &Sheet) -> bool {
+    let is_number = |cell: &String| cell.parse::<f64>().is_ok();
+    cells.iter().filter(|cell| is_number(cell)).count() * 3 >= cells.len().min(sheet.head.len())
+        && sheet.head.len() > 4
 }
 
 fn keep(
@@ -82,8 +104,8 @@ fn keep(
     }
     match sheets.last_mut() {
         Some(sheet) if sheet.head == head => sheet.rows.push(row),
-        Some(sheet) if sheet.head.is_empty() => *sheet = Sheet { head, rows: vec![row] },
-        _ => sheets.push(Sheet { head, rows: vec![row] }),
+        Some(sheet) if sheet.head.is_empty() => *sheet = Sheet { head, rows: vec![row], odd: 0 },
+        _ => sheets.push(Sheet { head, rows: vec![row], odd: 0 }),
     }
 }
 
@@ -92,16 +114,21 @@ pub(super) fn cells(line: &str) -> Vec<String> {
     let line = line.trim_end();
     let trimmed = |cell: &str| cell.trim().trim_matches('"').to_owned();
     if line.contains('|') {
-        let inner = line.trim_start();
+        // A frame has blanks within; a row of psql that begins with none has a blank first cell.
+        let framed = line.trim_start().strip_prefix("| ").and_then(|rest| rest.strip_suffix('|'));
         let inner =
-            inner.strip_prefix('|').map_or(line, |rest| rest.strip_suffix('|').unwrap_or(rest));
+            framed.filter(|_| line.starts_with('|') || !line.starts_with("  ")).unwrap_or(line);
         return inner.split('|').take(CELLS_MAX).map(trimmed).collect();
     }
     if line.contains('\t') {
         return line.split('\t').take(CELLS_MAX).map(trimmed).collect();
     }
+    let is_semicolons = line.matches(';').count() > line.matches(',').count();
+    if is_semicolons {
+        return quoted(line, ';');
+    }
     if line.contains(',') || line.contains('"') {
-        return quoted(line);
+        return quoted(line, ',');
     }
     if let Some((key, value)) = line.split_once(": ") {
         return vec![trimmed(key), trimmed(value)];
@@ -109,8 +136,8 @@ pub(super) fn cells(line: &str) -> Vec<String> {
     line.split_whitespace().take(CELLS_MAX).map(str::to_owned).collect()
 }
 
-/// Cells between commas, of which some are quoted.
-fn quoted(line: &str) -> Vec<String> {
+/// Cells between commas, or semicolons, of which some are quoted.
+fn quoted(line: &str, mark: char) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_quoted = false;
     let mut letters = line.chars().peekable();
@@ -123,7 +150,9 @@ fn quoted(line: &str) -> Vec<String> {
                 }
             }
             '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted && cells.len() < CELLS_MAX => cells.push(String::new()),
+            letter if letter == mark && !is_quoted && cells.len() < CELLS_MAX => {
+                cells.push(String::new());
+            }
             letter => {
                 if let Some(cell) = cells.last_mut() {
                     cell.push(letter);

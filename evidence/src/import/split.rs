@@ -142,6 +142,14 @@ fn split(
     }
     let what = if small_class.reads() { "reads" } else { "writes" };
     let mean = flow.bytes / flow.requests;
+    if flow.large.is_none() {
+        assumed.push(format!(
+            "{what} are one class of {mean:.0} bytes: the report does not count the large ones"
+        ));
+    }
+    if flow.large.is_some_and(|large| large > flow.requests * 1.001) {
+        assumed.push(format!("{what} are all large: the report counts more large ones than all"));
+    }
     let large = flow.large.unwrap_or(0.0).clamp(0.0, flow.requests);
     let small = flow.requests - large;
     let parts = |small_size: f64, large_size: f64| {
@@ -252,6 +260,43 @@ mod tests {
     }
 
     proptest! {
+        /// Shares near none and near all, rates from a request a day on, and figures that
+        /// contradict each other.
+        #[test]
+        fn extreme_figures_add_up_too(
+            power in -5.0..9.0_f64, size in 9.0..20.0_f64, large_power in -9.0..0.3_f64,
+            is_rest in proptest::bool::ANY, redo_power in -9.0..0.3_f64,
+            redo_size in proptest::option::of(0.0..25.0_f64), block in 11_u32..16,
+            has_large in proptest::bool::ANY,
+        ) {
+            let (requests, mean) = (10_f64.powf(power), size.exp2());
+            let share = 10_f64.powf(large_power);
+            let share = if is_rest { (1.0 - share).max(0.0) } else { share };
+            let large = has_large.then_some(requests * share);
+            let flow = Flow { requests, large, bytes: requests * mean };
+            let redo_requests = requests * 10_f64.powf(redo_power);
+            let bytes = redo_size.map(|size| redo_requests * size.exp2());
+            let redo = Redo { requests: redo_requests, bytes };
+            let block = 2_f64.powi(i32::try_from(block).expect("small"));
+            let mut assumed = Vec::new();
+            for parts in [
+                reads(flow, block, &mut assumed),
+                writes(flow, Some(redo), block, &mut assumed),
+            ] {
+                let streams: Vec<_> = parts.iter().filter_map(|part| part.stream()).collect();
+                let rate: f64 = streams.iter().map(|stream| stream.rate).sum();
+                let bytes: f64 = streams.iter().map(|stream| stream.rate * stream.mean()).sum();
+                prop_assert!((rate / flow.requests - 1.0).abs() < 0.005, "{parts:?}");
+                prop_assert!((bytes / flow.bytes - 1.0).abs() < 0.005, "{parts:?}");
+                for stream in streams {
+                    prop_assert!((512..=1 << 20).contains(&stream.size), "{parts:?}");
+                    let issued: f64 =
+                        stream.sizes().iter().map(|(size, share)| *size as f64 * share).sum();
+                    prop_assert!((issued / stream.mean() - 1.0).abs() < 1e-6, "{stream:?}");
+                }
+            }
+        }
+
         #[test]
         fn requests_and_bytes_add_up_whenever_sizes_allow_it(
             requests in 0.01..1e6_f64, mean in 512.0..1_048_576.0_f64, large in 0.0..1.0_f64,

@@ -63,6 +63,8 @@ pub(super) struct Document {
     pub headings: Vec<String>,
     /// Labels and what stands behind them: `Elapsed:`.
     pub labels: Vec<(String, String)>,
+    /// Reports as text in a page, outside of its tables.
+    pub texts: usize,
     /// It has its end.
     pub is_whole: bool,
 }

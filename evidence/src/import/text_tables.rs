@@ -101,7 +101,13 @@ impl Reader {
         self.labels(line);
         match ruler(line) {
             Some(columns) if columns.len() > 1 => {
+                // Few lines between two rulers are the rest of a head.
+                let is_head = self.open.as_ref().is_some_and(|open| open.0.rows.len() <= 3);
+                let between = std::mem::take(&mut self.before);
                 self.end_table();
+                if is_head || self.before.is_empty() {
+                    self.before = between;
+                }
                 self.start_table(columns);
             }
             // The end of a table, or a line within a head.

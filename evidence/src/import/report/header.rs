@@ -33,7 +33,12 @@ pub(super) fn count(document: &Document) -> usize {
         let title = title.to_lowercase();
         title.contains("workload repository") || title.starts_with("statspack report")
     });
-    heads.max(titles.count())
+    // Before a report, a session of SQL*Plus lists databases too.
+    let reports = match titles.count() {
+        0 => heads,
+        titles => titles,
+    };
+    reports + document.texts
 }
 
 impl Header {

@@ -18,7 +18,7 @@ pub(super) use waits::Event;
 
 use super::{
     ImportError,
-    numbers::Notation,
+    numbers::{Notation, Number},
     tables::{Document, Table},
 };
 use crate::model::Model;
@@ -38,14 +38,14 @@ pub(super) struct Report {
 /// Rates of the I/O profile: coarser than the statistics, and all that an extract has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Profile {
-    pub reads: f64,
-    pub writes: f64,
+    pub reads: Option<Number>,
+    pub writes: Option<Number>,
     /// Bytes.
-    pub total: f64,
-    pub read_bytes: Option<f64>,
-    pub write_bytes: Option<f64>,
-    pub redo_writes: Option<f64>,
-    pub redo_bytes: Option<f64>,
+    pub total: Option<Number>,
+    pub read_bytes: Option<Number>,
+    pub write_bytes: Option<Number>,
+    pub redo_writes: Option<Number>,
+    pub redo_bytes: Option<Number>,
 }
 
 impl Report {
@@ -117,21 +117,24 @@ impl Profile {
                     .is_some_and(|name| name.trim_end_matches(':').eq_ignore_ascii_case(label))
             })?;
             let cell = |at: usize| row.get(at).and_then(|cell| notation.count(cell));
-            Some((cell(1)?.value, cell(2).map(|n| n.value), cell(3).map(|n| n.value)))
+            Some([cell(1), cell(2), cell(3)])
         };
         const MIB: f64 = 1_048_576.0;
+        let bytes = |number: Option<Number>| {
+            number.map(|number| Number { value: number.value * MIB, step: number.step * MIB })
+        };
         let requests = row("Total Requests")?;
-        let bytes = row("Total (MB)")?;
+        let total = row("Total (MB)")?;
         let redo = row("Redo Requests");
         let redo_bytes = row("Redo (MB)");
         Some(Self {
-            reads: requests.1?,
-            writes: requests.2?,
-            total: bytes.0 * MIB,
-            read_bytes: bytes.1.map(|value| value * MIB),
-            write_bytes: bytes.2.map(|value| value * MIB),
-            redo_writes: redo.and_then(|row| row.2),
-            redo_bytes: redo_bytes.and_then(|row| row.2).map(|value| value * MIB),
+            reads: requests[1],
+            writes: requests[2],
+            total: bytes(total[0]),
+            read_bytes: bytes(total[1]),
+            write_bytes: bytes(total[2]),
+            redo_writes: redo.and_then(|row| row[2]),
+            redo_bytes: redo_bytes.and_then(|row| bytes(row[2])),
         })
     }
 }

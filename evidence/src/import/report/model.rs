@@ -1,6 +1,9 @@
 //! The model of a report.
 
-use super::super::split::{self, Flow, Redo};
+use super::super::{
+    numbers::Number,
+    split::{self, Flow, Redo},
+};
 use super::{ImportError, Report};
 use crate::model::{Class, Model, Totals, Waits};
 
@@ -10,6 +13,8 @@ const LOG_BLOCK: f64 = 512.0;
 const LONG: f64 = 2.0 * 3600.0;
 /// How far a rate that the report has rounded may be off before another is taken.
 const ERROR_MAX: f64 = 0.04;
+/// From here on it is said how far a figure is rounded.
+const ROUNDED: f64 = 0.002;
 
 const READS: &str = "physical read total IO requests";
 const LARGE_READS: &str = "physical read total multi block requests";
@@ -38,8 +43,11 @@ pub(super) fn make(report: &Report) -> Result<Model, ImportError> {
     if maker.model.name.is_empty() {
         maker.model.name = report.header.instance.clone().unwrap_or_default();
     }
+    for column in &report.statistics.columns_missing {
+        maker.model.missing.push((*column).to_owned());
+    }
     let block = maker.block();
-    let (read, write) = maker.flows()?;
+    let (read, write) = maker.flows(block)?;
     let redo = maker.redo();
     let mut assumed = Vec::new();
     let mut parts = split::reads(read, block, &mut assumed);
@@ -96,67 +104,110 @@ impl Maker<'_> {
         rate
     }
 
-    fn flows(&mut self) -> Result<(Flow, Flow), ImportError> {
+    /// Reads and writes: by the statistics, and a figure that they do not have by the I/O profile.
+    fn flows(&mut self, block: f64) -> Result<(Flow, Flow), ImportError> {
         let statistics = &self.report.statistics;
-        let needed = [READS, READ_BYTES, WRITES, WRITE_BYTES];
-        let has_all = needed.iter().all(|name| statistics.rate(name).is_some());
-        if !has_all {
-            return self.flows_of_profile();
+        let profile = self.report.profile.unwrap_or_default();
+        let figures = [
+            (READS, profile.reads),
+            (READ_BYTES, profile.read_bytes),
+            (WRITES, profile.writes),
+            (WRITE_BYTES, profile.write_bytes),
+        ];
+        let lacks = |name: &str| statistics.rate(name).is_none();
+        let is_profile = figures.iter().any(|(name, _)| lacks(name));
+        let is_total = figures.iter().all(|(name, _)| lacks(name)) && profile.total.is_some();
+        for (name, of_profile) in figures {
+            let is_bytes = [READ_BYTES, WRITE_BYTES].contains(&name);
+            if self.rate(name).is_none() && of_profile.is_none() && !(is_bytes && is_total) {
+                return Err(self.nothing());
+            }
         }
-        let mut flow = |requests: &str, large: &str, bytes: &str| Flow {
-            requests: self.rate(requests).unwrap_or(0.0),
-            large: self.rate(large),
-            bytes: self.rate(bytes).unwrap_or(0.0),
-        };
-        let read = flow(READS, LARGE_READS, READ_BYTES);
-        let write = flow(WRITES, LARGE_WRITES, WRITE_BYTES);
+        let large = (self.rate(LARGE_READS), self.rate(LARGE_WRITES));
+        if is_profile {
+            self.model.warnings.push(
+                "from the I/O profile, whose figures are rounded to 0.1, where the statistics are \
+                 missing"
+                    .to_owned(),
+            );
+        }
+        let totals = (profile.reads, profile.writes, profile.total);
+        let read = (profile.reads, profile.read_bytes);
+        let write = (profile.writes, profile.write_bytes);
+        let mut read = self.flow((READS, READ_BYTES), read, totals, block);
+        let mut write = self.flow((WRITES, WRITE_BYTES), write, totals, block);
+        (read.large, write.large) = large;
+        // Of both nothing is left: then the block is no figure of the report, but a guess.
+        let is_lost = |number: Option<Number>| number.is_none_or(|number| number.value <= 0.0);
+        let is_guess = lacks(READ_BYTES) && lacks(WRITE_BYTES) && is_lost(profile.total);
+        if is_guess || (is_profile && read.requests + write.requests <= 0.0) {
+            return Err(self.nothing());
+        }
         Ok((read, write))
     }
 
-    /// Without the statistics: the rates of the I/O profile.
-    fn flows_of_profile(&mut self) -> Result<(Flow, Flow), ImportError> {
-        for name in [READS, READ_BYTES, LARGE_READS, WRITES, WRITE_BYTES, LARGE_WRITES] {
-            self.rate(name);
-        }
-        let Some(profile) = self.report.profile else {
-            let missing = self.model.missing.iter().map(|name| format!("\"{name}\""));
-            let missing = missing.collect::<Vec<_>>().join(", ");
-            return Err(ImportError::new(format!(
-                "has no I/O totals (not there: {missing}) and no I/O profile: write the whole \
-                 report anew, with the section \"Instance Activity Stats\""
-            )));
+    fn nothing(&self) -> ImportError {
+        let missing = self.model.missing.iter().map(|name| format!("\"{name}\""));
+        let missing = missing.collect::<Vec<_>>().join(", ");
+        let profile = if self.report.profile.is_some() {
+            "its I/O profile is too coarse"
+        } else {
+            "it has no I/O profile"
         };
-        let requests = profile.reads + profile.writes;
-        if requests <= 0.0 || profile.total <= 0.0 {
-            return Err(ImportError::new("has no I/O in its I/O profile, and no statistics"));
-        }
-        let (read, write) = match (profile.read_bytes, profile.write_bytes) {
-            (Some(read), Some(write)) => (read, write),
-            _ => {
-                self.model.missing.push("bytes of reads and of writes".to_owned());
-                self.model.assumed.push("reads and writes are of one mean size".to_owned());
-                let mean = profile.total / requests;
-                (profile.reads * mean, profile.writes * mean)
-            }
-        };
-        self.model.warnings.push(
-            "from the I/O profile, whose figures are rounded to 0.1: without the statistics large \
-             and small requests cannot be told apart"
-                .to_owned(),
-        );
-        let flow = |requests, bytes| Flow { requests, large: None, bytes };
-        let damaged = |requests: f64, bytes: f64| (requests > 0.0) != (bytes > 0.0);
-        // A tenth of a request a second may well be 0.0 MB.
-        let (mut reads, mut writes) = (profile.reads, profile.writes);
-        for (requests, bytes) in [(&mut reads, read), (&mut writes, write)] {
-            if damaged(*requests, bytes) {
-                *requests = 0.0;
-            }
-        }
-        Ok((
-            flow(reads, if reads > 0.0 { read } else { 0.0 }),
-            flow(writes, if writes > 0.0 { write } else { 0.0 }),
+        ImportError::new(format!(
+            "has no I/O totals (not there: {missing}), and {profile}: write the whole report \
+             anew, with the section \"Instance Activity Stats\""
         ))
+    }
+
+    /// One direction. What comes from the I/O profile, and how far that is rounded, is said.
+    fn flow(
+        &mut self,
+        (requests_name, bytes_name): (&str, &str),
+        (requests, bytes): (Option<Number>, Option<Number>),
+        (reads, writes, total): (Option<Number>, Option<Number>, Option<Number>),
+        block: f64,
+    ) -> Flow {
+        let statistics = &self.report.statistics;
+        let what = if requests_name == READS { "reads" } else { "writes" };
+        let mut take = |of_statistics: Option<f64>, of_profile: Option<Number>, name: &str| {
+            of_statistics.unwrap_or_else(|| {
+                let number = of_profile.unwrap_or(Number { value: 0.0, step: 0.0 });
+                if number.value > 0.0 && number.error() > ROUNDED {
+                    self.model.warnings.push(format!(
+                        "{name}: up to {:.0} % off, as the I/O profile rounds it",
+                        (number.error() * 100.0).ceil()
+                    ));
+                }
+                number.value
+            })
+        };
+        let requests = take(statistics.rate(requests_name), requests, requests_name);
+        let rate = statistics.rate(bytes_name);
+        if rate.is_none() && bytes.is_none() {
+            let all = reads.map_or(0.0, |n| n.value) + writes.map_or(0.0, |n| n.value);
+            let mean = total.map_or(0.0, |n| n.value) / all.max(f64::MIN_POSITIVE);
+            self.model.assumed.push(format!("{what} are of the mean size of reads and writes"));
+            return Flow { requests, large: None, bytes: requests * mean };
+        }
+        let bytes = take(rate, bytes, bytes_name);
+        match (requests > 0.0, bytes > 0.0) {
+            // Few requests of the profile are 0.0 MB.
+            (true, false) if rate.is_none() => {
+                self.model.assumed.push(format!(
+                    "{what} are of one block of {block} bytes: the I/O profile rounds their bytes \
+                     to nothing"
+                ));
+                Flow { requests, large: None, bytes: requests * block }
+            }
+            (false, true) if statistics.rate(requests_name).is_none() => {
+                self.model.warnings.push(format!(
+                    "{what}: none, for the I/O profile rounds their requests to nothing"
+                ));
+                Flow::default()
+            }
+            _ => Flow { requests, large: None, bytes },
+        }
     }
 
     /// Redo: requests as the log writer made them, bytes as its blocks times members.
@@ -168,24 +219,45 @@ impl Maker<'_> {
         let size = statistics
             .rate("redo size")
             .map(|size| size + statistics.rate("redo wastage").unwrap_or(0.0));
+        let has_wastage = statistics.rate("redo wastage").is_some();
+        let log_writer = self.report.log_writer;
         if blocks.is_none() {
             self.rate("redo blocks written");
+            self.assume(match (size.is_some(), has_wastage) {
+                (true, true) => "redo is of redo size and redo wastage, without its block heads",
+                (true, false) => "redo is of redo size, without wastage and block heads",
+                _ => "redo is of the size that other figures leave",
+            });
         }
         let payload = blocks.or(size);
-        let log_writer = self.report.log_writer;
         if log_writer.is_none() {
             self.model.missing.push("IOStat by Function: LGWR".to_owned());
         }
         let Some(writes) = writes else {
             self.rate("redo writes");
-            return self.redo_of_log_writer(payload).or_else(|| {
-                let requests = profile?.redo_writes?;
-                Some(Redo { requests, bytes: profile?.redo_bytes.filter(|bytes| *bytes > 0.0) })
+            let of_profile = || {
+                let profile = profile?;
+                let requests = profile.redo_writes.filter(|number| number.value > 0.0)?.value;
+                let bytes = profile.redo_bytes.map(|number| number.value);
+                Some(Redo { requests, bytes: bytes.filter(|bytes| *bytes > 0.0).or(payload) })
+            };
+            if let Some(redo) = self.redo_of_log_writer(payload) {
+                self.assume("redo is as many writes as the log writer makes");
+                return Some(redo);
+            }
+            let redo = of_profile();
+            self.assume(if redo.is_some() {
+                "redo is as many writes as the I/O profile has"
+            } else {
+                "redo cannot be told apart: it is among the other writes"
             });
+            return redo;
         };
         let members = self.members(writes, payload);
         if members > 1.0 {
-            self.model.assumed.push(format!("log groups of {members:.0} members"));
+            self.assume(&format!("log groups of {members:.0} members"));
+        } else if log_writer.is_none() {
+            self.assume("log groups of one member: nothing tells how many");
         }
         let exact = log_writer.map(|log| log.requests).filter(|number| number.error() <= ERROR_MAX);
         let requests = match exact {
@@ -194,6 +266,10 @@ impl Maker<'_> {
             _ => writes * members,
         };
         Some(Redo { requests, bytes: payload.map(|bytes| bytes * members) })
+    }
+
+    fn assume(&mut self, text: &str) {
+        self.model.assumed.push(text.to_owned());
     }
 
     fn redo_of_log_writer(&mut self, payload: Option<f64>) -> Option<Redo> {
@@ -216,6 +292,9 @@ impl Maker<'_> {
     fn members(&self, writes: f64, payload: Option<f64>) -> f64 {
         let by_bytes = self.log_bytes().zip(payload.filter(|bytes| *bytes > 0.0));
         let by_requests = self.report.log_writer.filter(|log| log.requests.error() <= ERROR_MAX);
+        if writes <= 0.0 {
+            return 1.0;
+        }
         let ratio = by_bytes
             .map(|(all, payload)| all / payload)
             .or_else(|| by_requests.map(|log| log.requests.value / writes))

@@ -24,7 +24,8 @@ pub(in crate::import) struct Statistics {
     pub elapsed: Option<f64>,
     /// Rows that are damaged.
     pub damaged: Vec<String>,
-    pub tables: usize,
+    /// Columns that a table lacks.
+    pub columns_missing: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,7 +38,9 @@ struct Value {
 /// Whether a table has statistics with their totals.
 pub(super) fn is_statistics(table: &Table) -> bool {
     name_column(table).is_some()
-        && (table.column("Total").is_some() || !instances(table).is_empty())
+        && (table.column("Total").is_some()
+            || table.column("per Second").is_some()
+            || !instances(table).is_empty())
 }
 
 fn name_column(table: &Table) -> Option<usize> {
@@ -56,17 +59,30 @@ fn instances(table: &Table) -> Vec<usize> {
     (0..head.len()).filter(|at| head.get(*at).is_some_and(is_instance)).collect()
 }
 
+/// The column that says of which instance a row is.
+fn instance_column(table: &Table) -> Option<usize> {
+    let names = ["I#", "Inst", "Inst#", "Inst Num", "Instance", "Inst Id"];
+    names.iter().find_map(|name| table.column(name))
+}
+
+/// Whether it stands for all instances.
+fn is_all(cell: &str) -> bool {
+    let cell = cell.to_lowercase();
+    ["*", "sum", "total", "all"].iter().any(|mark| cell.starts_with(mark))
+}
+
 impl Statistics {
     pub fn read(document: &Document, notation: Notation, header: Option<f64>) -> Self {
         let mut statistics = Self::default();
         for table in document.tables.iter().filter(|table| is_statistics(table)) {
             // "per Hour", and "Begin Value", are other tables.
-            let has_rate =
-                (0..table.columns()).any(|column| table.column_name(column).contains("per second"));
+            let has_rate = (0..table.columns()).any(|column| {
+                let name = table.column_name(column);
+                name.contains("per second") || name.contains("per trans")
+            });
             if !has_rate && table.columns() > 2 && instances(table).is_empty() {
                 continue;
             }
-            statistics.tables += 1;
             statistics.read_table(table, notation);
         }
         statistics.find_elapsed(header);
@@ -79,16 +95,33 @@ impl Statistics {
         let total = table.column("Total");
         let rate = table.column("per Second").or_else(|| table.column_with("per second"));
         let columns = instances(table);
-        // One row of each instance: `I#` before the name.
-        let is_by_row = name == 1;
+        let is_missing = [
+            (total.is_none() && columns.is_empty(), "column Total of the statistics"),
+            (total.is_some() && rate.is_none(), "column per Second of the statistics"),
+        ];
+        for (_, column) in is_missing.into_iter().filter(|missing| missing.0) {
+            if !self.columns_missing.contains(&column) {
+                self.columns_missing.push(column);
+            }
+        }
+        // One row of each instance, and sometimes one of their sum.
+        let instance = instance_column(table).filter(|at| *at != name);
+        let is_by_row = instance.is_some();
+        let is_sum = |row: &Vec<String>| {
+            instance.is_some_and(|at| row.get(at).is_some_and(|cell| is_all(cell)))
+        };
+        let has_sum = table.rows.iter().any(is_sum);
         let mut of_table: HashMap<String, Value> = HashMap::new();
         for row in &table.rows {
+            if has_sum && !is_sum(row) {
+                continue;
+            }
             let Some(name) = row.get(name).filter(|name| !name.is_empty()) else { continue };
             let number = |at: Option<usize>| row.get(at?).and_then(|cell| notation.parse(cell));
             let value = if total.is_some() && rate.is_some() && row.len() != table.columns() {
                 // A row that has lost a cell, or got one: which is which cannot be told.
                 Value { total: None, rate: None, is_damaged: true }
-            } else if total.is_some() {
+            } else if total.is_some() || columns.is_empty() {
                 Value { total: number(total), rate: number(rate), is_damaged: false }
             } else {
                 let parts = columns.iter().map(|at| number(Some(*at)));

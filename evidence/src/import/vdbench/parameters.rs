@@ -80,22 +80,47 @@ pub(in crate::import) fn model(text: &str) -> Result<Model, ImportError> {
         model.name.clone_from(&run.name);
     }
     let mut sums: BTreeMap<Class, (f64, f64, f64)> = BTreeMap::new();
+    let rest = share_of_others(&workloads)?;
     for workload in &workloads {
         let rate = match (workload.number("iorate")?, workload.number("skew")?, total) {
             (Some(rate), _, _) => rate,
             (None, Some(skew), Some(total)) => total * skew / 100.0,
-            (None, None, Some(total)) => total / workloads.len() as f64,
+            (None, None, Some(total)) => total * rest,
             (None, _, None) => {
                 return Err(workload.error("it has no rate: give it, or the run, iorate=NUMBER"));
             }
         };
         add(workload, rate, &mut sums)?;
     }
+    if let Some(rates) =
+        run.and_then(|run| run.keys.get("iorate")).filter(|rate| rate.contains(','))
+    {
+        model.warnings.push(format!("iorate={rates}: the model is of the first rate"));
+    }
+    let varied = run.map(|run| run.keys.keys().filter(|key| key.starts_with("for")).cloned());
+    let varied = varied.map(|keys| keys.collect::<Vec<_>>().join(", ")).unwrap_or_default();
+    if !varied.is_empty() {
+        model
+            .warnings
+            .push(format!("{varied}: left out, the model is of the workload's own values"));
+    }
     if of("rd").count() > 1 {
         model.warnings.push(format!("several runs in it: the model is of {}", model.name));
     }
     fill(&mut model, &sums, "VDBench");
     Ok(model)
+}
+
+/// Of the run's rate, for each workload that has neither rate nor skew.
+fn share_of_others(workloads: &[&Block]) -> Result<f64, ImportError> {
+    let (mut skews, mut others) = (0.0, 0.0);
+    for workload in workloads {
+        match workload.number("skew")? {
+            Some(skew) => skews += skew / 100.0,
+            None => others += 1.0,
+        }
+    }
+    Ok((1.0_f64 - skews).max(0.0) / f64::max(others, 1.0))
 }
 
 fn add(
