@@ -370,7 +370,7 @@ fn instances_are_added_once_however_they_are_listed() {
     let to = from + report[from..].find("</table>").expect("its end");
     let total = |line: &str| {
         let cells: Vec<&str> =
-            line.split("'>  ").map(|cell| cell.split('<').next().unwrap()).collect();
+            line.split("'>  ").map(|cell| cell.split('<').next().unwrap_or("")).collect();
         let number = |at: usize| cells.get(at)?.replace(',', "").parse::<f64>().ok();
         Some((cells.get(1)?.to_string(), number(2)?, number(3)?))
     };
