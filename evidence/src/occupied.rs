@@ -4,7 +4,7 @@
 //!   1. In use is whatever the kernel says: mounted, swapped to, held by another driver, behind a
 //!      loop device. Whether a program has it open for itself alone is seen when it is opened.
 //!   2. A file that consists of holes only, such as one of `truncate`, carries nothing. Any other
-//!      file that is not empty does, even one of zeros: somebody has allocated them.
+//!      file that is not empty does, even one of zeros: a program has allocated them.
 //!   3. A device or an export carries something if it has a signature from the table below, or a
 //!      byte that is not zero in its first 64 MiB, in its last MiB, or in one of 256 samples
 //!      between them. More is not read: a device of 10 TB would take hours.
@@ -55,7 +55,7 @@ const MARKS: &[(usize, &[u8], &str)] = &[
 pub enum Refusal {
     /// Forced or not.
     InUse(String),
-    /// What is there.
+    /// Something: which, and where.
     Carries(String),
     Unreadable(io::Error),
 }

@@ -1,7 +1,7 @@
 //! The examples of docs/evidence.md, run as they stand there, and the example report.
 //!
 //! A block is run if its fence says so: ```` ```console run ````. Lines that begin with `$ ` are
-//! commands; the lines below are the output of standard output that a reader sees. All blocks are one
+//! commands; the lines below them are their standard output. All blocks are one
 //! story in one directory. Commands are run on small targets for a short time ([`SMALLER`]), and
 //! the shape of their output is compared: numbers are N, and a line of `...` stands for any
 //! lines.

@@ -212,6 +212,10 @@ fn slob_writes_reads_and_syncs_with_its_own_words() {
         let report = result.report();
         assert!(report.contains("Redo Requests:") && report.contains("WAIT_TIME_MICRO"));
     }
+    let mut reads = slob(1);
+    reads.parameters.update_pct = 0;
+    let summary = reads.run(&target, &mut Silent).expect("it runs").summary();
+    assert!(!summary.contains("|-0"), "{summary}");
     let error = slob(5).run(&target, &mut Silent).expect_err("four sessions").to_string();
     assert!(error.contains("as many as there are sessions (4)"), "{error}");
 }

@@ -61,7 +61,7 @@ pub struct Distance {
     /// The table of "Log file write time and the physics of distance", and the right one.
     #[arg(long, conflicts_with_all = ["targets", "remote", "from", "points", "at", "array"])]
     pub article: bool,
-    /// What an earlier run wrote with --json, instead of a measurement.
+    /// The file that an earlier run wrote with --json, instead of a measurement.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "remote"])]
     pub from: Option<PathBuf>,
     /// Write to files and devices although there is something on them.
@@ -72,7 +72,7 @@ pub struct Distance {
     pub json: bool,
 }
 
-/// What is printed.
+/// The printed results.
 #[derive(Debug, Serialize)]
 struct Report {
     measured: Measured,

@@ -56,7 +56,7 @@ pub struct Run {
     /// With --closed: as many requests as the targets do, whatever the rates of the model.
     #[arg(long, requires = "closed")]
     unpaced: bool,
-    /// Most requests in flight of each class (with --closed 1 unless said, otherwise by their size).
+    /// Most requests in flight of each class (1 with --closed unless said, else by their size).
     #[arg(long)]
     depth: Option<usize>,
     /// How the times of requests are spread.

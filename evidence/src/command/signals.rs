@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP end a measurement, and what it has so far is printed. A second one ends
+//! SIGINT, SIGTERM and SIGHUP end a measurement: the results so far are printed. A second one ends
 //! the program at once.
 
 use super::Failure;

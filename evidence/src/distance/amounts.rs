@@ -82,7 +82,7 @@ pub fn at_distance(text: &str) -> Result<(f64, f64), String> {
     Ok((time(write)?, kilometres(km)?))
 }
 
-/// `2k:0.66ms,5k:0.74ms`: points of a local write that somebody else measured.
+/// `2k:0.66ms,5k:0.74ms`: points of a local write that others measured.
 ///
 /// # Errors
 /// In one sentence.

@@ -14,7 +14,7 @@
 //! n is fitted, not taken for granted. The steps:
 //!
 //! 1. Writes of four sizes or more to all targets, each durable before the next, in rounds of
-//!    alternating order ([`measure`]); or points that somebody else measured.
+//!    alternating order ([`measure`]); or points that others measured.
 //! 2. Overhead, slope and n by least squares of the medians; their 95 % intervals by drawing the
 //!    rounds again ([`fit`]).
 //! 3. The table of kilometres and milliseconds ([`table`]).
@@ -40,7 +40,7 @@ pub const VERSION: u32 = 1;
 /// Light in glass: nanoseconds for a kilometre there and back.
 pub const RTT_OF_KM: f64 = 2.0 * 5_000.0;
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     pub version: u32,
@@ -69,7 +69,7 @@ pub struct Cell {
     pub p25: f64,
     pub p75: f64,
     pub p99: f64,
-    /// The median of each round; empty for points that somebody else measured.
+    /// The median of each round; empty for points that others measured.
     pub rounds: Vec<f64>,
     /// By how much `median` may be wrong because it was rounded.
     pub rounding: f64,

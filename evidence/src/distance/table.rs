@@ -30,7 +30,7 @@ pub struct Growth {
     pub times: Vec<f64>,
 }
 
-/// What the table is computed from. Nanoseconds.
+/// The input of the table. Nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// Of the write, at no distance.
@@ -63,7 +63,7 @@ pub fn table(size: u64, kilometres: &[f64], costs: Costs) -> Table {
     )
 }
 
-/// The same of points that somebody else measured, beside the sum that counts the overhead twice.
+/// The same of points that others measured, beside the sum that counts the overhead twice.
 #[must_use]
 pub fn checked(size: u64, kilometres: &[f64], costs: Costs) -> Table {
     build(

@@ -35,7 +35,7 @@ pub struct Region {
     file: File,
     pub begin: u64,
     pub length: u64,
-    /// What direct I/O needs lengths to be a multiple of.
+    /// Lengths of direct I/O are multiples of it.
     pub sector: u64,
     after: After,
 }
@@ -213,7 +213,7 @@ fn length(file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
 
-/// Of a file that is measured: not rustix's DSYNC, which is O_SYNC: with that each write has to make
+/// Of a file that is measured: not rustix's DSYNC, which is O_SYNC: with that each write must make
 /// the file's times durable, too, and a file system needs some round trips more.
 const FLAGS: i32 = libc::O_DIRECT | libc::O_DSYNC;
 

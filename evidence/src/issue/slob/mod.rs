@@ -277,11 +277,13 @@ impl Results {
         let seconds = self.outcome.run.seconds.max(f64::MIN_POSITIVE);
         let rate = |events: &[Event]| {
             let classes = events.iter().filter_map(|event| self.class(*event));
-            classes.map(|class| class.requests as f64).sum::<f64>() / seconds
+            // Of no numbers the sum is -0.
+            (classes.map(|class| class.requests as f64).sum::<f64>() + 0.0) / seconds
         };
         let volume = |events: &[Event]| {
             let classes = events.iter().filter_map(|event| self.class(*event));
-            classes.map(|class| class.bytes as f64).sum::<f64>() / seconds / f64::from(1 << 20)
+            let bytes = classes.map(|class| class.bytes as f64).sum::<f64>() + 0.0;
+            bytes / seconds / f64::from(1 << 20)
         };
         let latency = |event| self.class(event).and_then(ClassRun::mean).unwrap_or(0.0) / 1e3;
         let reads = [Event::Read, Event::Scan];
