@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A completion may be [`delayed`](Completion::delay): its waiter sees the end later than the disk
-//! brought it, as if the disk were farther away. For the watchdog it has ended when the disk says so
-//! (a distance is no silence), and its latency has the delay in it.
+//! brought it, as if the disk were farther away. For the watchdog it has ended when the disk says
+//! so (a distance is no silence), and its latency has the delay in it.
 //!
 //! A completion is awaited on the thread that submitted it: a real disk's ring is driven by that
 //! thread alone.
@@ -142,7 +142,7 @@ pub struct Completion {
 struct Delay {
     time: Duration,
     world: Arc<dyn World>,
-    /// What the disk has brought, while it is kept back.
+    /// The end that the disk has brought, while it is kept back.
     done: Option<Done>,
     sleep: Option<Task<'static, ()>>,
 }
@@ -204,7 +204,8 @@ impl Completion {
         self
     }
 
-    /// Its waiter sees its end `time` later than the disk brings it. Called before it is waited for.
+    /// Its waiter sees its end `time` later than the disk brings it. To be called before it is
+    /// waited for.
     pub fn delay(&mut self, world: &Arc<dyn World>, time: Duration) {
         self.delay =
             Some(Box::new(Delay { time, world: Arc::clone(world), done: None, sleep: None }));

@@ -765,7 +765,7 @@ fn a_precise_timer_is_never_early_and_lets_others_go_on() {
     });
 }
 
-/// Pending for so many polls.
+/// Pending for `times` polls.
 async fn yields(times: usize) {
     let mut left = times;
     std::future::poll_fn(|context| {

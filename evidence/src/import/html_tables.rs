@@ -1,8 +1,8 @@
 //! The tables of an HTML page, as its browser would show them.
 //!
 //! Cells and rows that were never closed end where the next begins; cells over several rows or
-//! columns stand in each of them; a table within a cell is a table of its own. What a page quotes
-//! as text, such as `&lt;table&gt;`, stays text.
+//! columns stand in each of them; a table within a cell is a table of its own. Markup that a page
+//! quotes, such as `&lt;table&gt;`, stays text.
 //!
 //! Invariants:
 //!

@@ -22,7 +22,7 @@ const REPORTS_MAX: usize = 200_000;
 /// How far the bytes of a direction may be rounded before the mean size of both counts more.
 const ERROR_MAX: f64 = 0.05;
 
-/// What a device did, a second.
+/// Requests and bytes of a device, a second.
 #[derive(Debug, Clone, Copy, Default)]
 struct Activity {
     reads: f64,

@@ -15,7 +15,7 @@
 //!    cells that can be read in one way only.
 //! 3. A number knows how far it was rounded.
 
-/// What stands between the whole and the fraction.
+/// The character between the whole and the fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Notation {
     /// `1,234.56`
@@ -57,7 +57,7 @@ impl Notation {
         match (points, commas) {
             (_, 0) => Some(Self::Point),
             (0, _) => Some(Self::Comma),
-            // One cell that somebody has edited is no notation.
+            // One cell that was edited by hand is no notation.
             (points, commas) if points > commas.saturating_mul(20) => Some(Self::Point),
             (points, commas) if commas > points.saturating_mul(20) => Some(Self::Comma),
             _ => None,

@@ -16,7 +16,7 @@
 //!
 //! 1. Requests and bytes of the classes add up to the totals, but where no sizes from 512 bytes to
 //!    1 MiB do: then requests add up, or bytes if the mean is above 1 MiB, and it is said so.
-//! 2. What was taken for granted is said.
+//! 2. All that is taken for granted is said.
 
 use crate::model::{Class, SIZE_MAX, SIZE_MIN, Stream};
 

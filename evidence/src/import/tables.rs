@@ -70,7 +70,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// What stands behind a label, such as `Std Block Size:`, in a text or in a table's next cell.
+    /// The value behind a label, such as `Std Block Size:`, in a text or in a table's next cell.
     pub fn label(&self, label: &str) -> Option<&str> {
         let in_text = self.labels.iter().find(|pair| pair.0.eq_ignore_ascii_case(label));
         if let Some((_, value)) = in_text {

@@ -29,7 +29,7 @@ const ROWS_MAX: usize = 200_000;
 const COLUMNS_MAX: usize = 64;
 /// Characters of a line. Longer ones are no lines of a report.
 const LINE_MAX: usize = 2_000;
-/// What stands where a cell cannot be read.
+/// The text in place of a cell that cannot be read.
 const UNKNOWN: &str = "#";
 /// Labels whose value stands behind them.
 const LABELS: [&str; 4] = ["Std Block Size:", "Elapsed:", "Begin Snap:", "End Snap:"];

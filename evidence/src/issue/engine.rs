@@ -1,7 +1,7 @@
 //! The host as a worker sees it: it transfers, waits, and tells the time.
 //!
-//! Three are there: io_uring ([`super::ring`]), threads with calls that block ([`super::pool`]), and
-//! a fake with a clock of its own for tests.
+//! Three are there: io_uring ([`super::ring`]), threads with calls that block ([`super::pool`]),
+//! and a fake with a clock of its own for tests.
 
 use std::{
     io,

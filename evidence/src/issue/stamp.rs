@@ -1,14 +1,14 @@
-//! The bytes of a block: neither to be compressed nor to be deduplicated, and each says its place.
+//! The bytes of a block: no compression or deduplication makes them fewer, and each says its place.
 //!
 //! ```text
 //!   sector of 512 bytes:  check 8 | place 8 | version 8 | bytes that follow from these and the seed
 //! ```
 //!
-//! Place and version are masked by the check, and the check is a hash of seed, place and version: so
-//! the first bytes look as random as the others. The others are a stretch of a small table of random
-//! bytes, changed by a key that follows from the check: no two sectors have eight bytes in common,
-//! and one costs little more than to copy it. As all of a sector follows from its first 24 bytes, all
-//! of it is verified.
+//! Place and version are masked by the check, and the check is a hash of seed, place and version:
+//! so the first bytes look as random as the others. The others are a stretch of a small table of
+//! random bytes, changed by a key that follows from the check: no two sectors have eight bytes in
+//! common, and one costs little more than to copy it. As all of a sector follows from its first 24
+//! bytes, all of it is verified.
 //!
 //! The place is the number of the sector on its target, and the target's number in the upper bits.
 

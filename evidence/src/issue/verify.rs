@@ -10,8 +10,8 @@
 //!    acknowledged last is the one on the target.
 //! 2. A read begins when no write of its blocks is in flight. So a version from before its begin
 //!    that is not the acknowledged one is wrong, and one from after it is right.
-//! 3. A block that this run has not written may hold anything, unless it was filled: but a sector of
-//!    this seed must be at its place and whole.
+//! 3. A block that this run has not written may hold anything, unless it was filled: but a sector
+//!    of this seed must be at its place and whole.
 //! 4. A write that failed leaves its blocks unknown.
 
 use super::stamp::{Content, SECTOR, Stamp};

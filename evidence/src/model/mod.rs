@@ -176,7 +176,7 @@ impl Totals {
         }
     }
 
-    /// What is left of these without others.
+    /// These without others.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         // Sums of rates differ in their last bits.

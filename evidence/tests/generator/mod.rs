@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-/// What a report is made of. Counts are totals.
+/// The figures that a report is made of. Counts are totals.
 #[derive(Debug, Clone)]
 pub struct Figures {
     pub elapsed: f64,

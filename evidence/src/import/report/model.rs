@@ -160,7 +160,7 @@ impl Maker<'_> {
         ))
     }
 
-    /// One direction. What comes from the I/O profile, and how far that is rounded, is said.
+    /// One direction. Figures of the I/O profile are named, with how far they are rounded.
     fn flow(
         &mut self,
         (requests_name, bytes_name): (&str, &str),
@@ -278,7 +278,7 @@ impl Maker<'_> {
         (log.requests.value > 0.0).then_some(Redo { requests: log.requests.value, bytes })
     }
 
-    /// What the log writer wrote a second, by the figure that is printed more exactly.
+    /// Bytes that the log writer wrote a second, by the figure that is printed more exactly.
     fn log_bytes(&self) -> Option<f64> {
         let log = self.report.log_writer?;
         let data = log.data.filter(|_| self.model.elapsed > 0.0);
