@@ -1,4 +1,4 @@
-//! The bytes of a block: no compression or deduplication makes them fewer, and each says its place.
+//! The bytes of a block: not to be compressed or deduplicated, and each says its place.
 //!
 //! ```text
 //!   sector of 512 bytes:  check 8 | place 8 | version 8 | bytes that follow from these and the seed
