@@ -20,7 +20,8 @@
 //! Tasks that run as long as the group is mounted:
 //!
 //! - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2); the mount starts it
-//! - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
+//! - the caretaker closes idle regions, stores times, drops cached checksums
+//! - freed space becomes reusable; that waits for nothing that the caretaker waits for
 //! - blocks that a read found wrong on one mirror are rewritten
 //! - the stamp is rewritten every minute
 //! - the engine's own metadata is checked (`own_metadata.rs`)
@@ -286,6 +287,14 @@ impl Group {
                 }
             }
         });
+        self.spawn_while_mounted("space", |group| async move {
+            loop {
+                let group = sleep(&group, CARE).await?;
+                if !group.is_stopping() {
+                    group.free_space().await;
+                }
+            }
+        });
         self.spawn_while_mounted("repair", |group| async move {
             loop {
                 let group = sleep(&group, Duration::from_millis(TICK_MS)).await?;
@@ -435,19 +444,6 @@ impl Group {
                 format!("what a failed flush left in doubt stays so: {error}"),
             );
         }
-        if self.has_pending() {
-            // Space that a busy group frees is made durable by its own syncs; an idle group needs a
-            // sync.
-            let result = self.reclaim(true).await;
-            if let Err(error) = result {
-                self.tell(
-                    Severity::Warning,
-                    None,
-                    format!("freed space is not reusable yet: {error}"),
-                );
-            }
-        }
-        self.tend_discards();
         if let Err(error) = self.files.store_times(&self.catalog).await {
             self.tell(Severity::Warning, None, format!("file times are not stored: {error}"));
         }
@@ -461,6 +457,24 @@ impl Group {
         // If the catalog cannot answer, it reports that elsewhere.
         let _ = self.remind().await;
         self.file_stats.tend();
+    }
+
+    /// Frees space, and has it discarded. Apart from the other care, which may wait for room in a
+    /// thin pool that is full: this is what makes room there.
+    async fn free_space(&self) {
+        if self.has_pending() {
+            // Space that a busy group frees is made durable by its own syncs; an idle group needs a
+            // sync.
+            let result = self.reclaim(true).await;
+            if let Err(error) = result {
+                self.tell(
+                    Severity::Warning,
+                    None,
+                    format!("freed space is not reusable yet: {error}"),
+                );
+            }
+        }
+        self.tend_discards();
     }
 
     /// Drops the checksums of extents that were not used recently, if there are too many.

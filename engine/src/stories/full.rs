@@ -91,6 +91,44 @@ fn a_write_that_finds_no_room_for_long_fails_with_enospc() {
     lab.check();
 }
 
+/// The pool is full: the checksums of the last writes find no room there either, and wait. A file
+/// is removed, and its space goes back all the same: that makes the room.
+#[test]
+fn a_removed_file_makes_room_while_the_engine_itself_waits_for_room() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A"]);
+    let [kept, gone] = ["kept", "gone"].map(|name| lab.create_file(name));
+    for node in [kept, gone] {
+        lab.write(node, 0, &pattern(1, 3_000_000));
+        lab.sync(node);
+    }
+    lab.wait_until_all_is_discarded();
+    let member = lab.member(0);
+    let extents = lab.extents_on(&[0]);
+    let mirrors = extents.iter().flat_map(|extent| extent.mirrors());
+    let sums: Vec<_> = mirrors
+        .map(|mirror| {
+            let (offset, _) = member.layout().sums_of(mirror.au);
+            offset..offset + 1
+        })
+        .collect();
+    let before = lab.disks[0].counts().bytes_discarded;
+    {
+        let _healed = Healed(&lab);
+        lab.disks[0].faults(|faults| faults.no_room = sums);
+        // The caretaker closes the idle regions.
+        lab.wait_for("checksums that find no room", || member.room.is_short());
+        block_on(lab.session().unlink(ROOT, b"gone")).expect("it is removed");
+        lab.wait_for("the space of the file", || {
+            lab.disks[0].counts().bytes_discarded >= before + (2 << 20)
+        });
+        assert!(member.room.is_short(), "the checksums of the other file still wait");
+    }
+    lab.empty();
+    lab.wait_for("the regions to be closed", || lab.group().activity.regions().is_empty());
+    assert_eq!(lab.read(kept, 0, 3_000_000), pattern(1, 3_000_000));
+    lab.check();
+}
+
 /// One of two disks has no room: the other goes on alone, for the catalog and the activity log too.
 /// The full one is to come back by itself, even where the next engine is the one to do it.
 #[test]
