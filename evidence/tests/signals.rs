@@ -16,7 +16,7 @@ use std::{
 /// The arguments of a command, one a line, for a process that a test starts.
 const ARGUMENTS: &str = "PLINTH_EVIDENCE_ARGUMENTS";
 /// After that a test has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Parser)]
 struct Arguments {
@@ -33,15 +33,37 @@ fn a_command_in_a_process_of_its_own() {
     std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
 }
 
-fn start(arguments: &[&str]) -> Child {
+/// A process that does not outlive a test that fails.
+struct Started(Option<Child>);
+
+impl Started {
+    fn child(&self) -> &Child {
+        self.0.as_ref().expect("it is taken at its end only")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn start(arguments: &[&str]) -> Started {
     let all = ["load"].iter().chain(arguments).copied().collect::<Vec<_>>().join("\n");
-    Command::new(env::current_exe().expect("this program"))
+    // A shell that starts the tests in the background has its children ignore SIGINT.
+    let child = Command::new("env")
+        .arg("--default-signal=INT,HUP,TERM")
+        .arg(env::current_exe().expect("this program"))
         .args(["--exact", "a_command_in_a_process_of_its_own", "--ignored", "--nocapture"])
         .env(ARGUMENTS, all)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts")
+        .expect("it starts");
+    Started(Some(child))
 }
 
 fn wait_for(wanted: &str, mut is_so: impl FnMut() -> bool) {
@@ -59,13 +81,13 @@ fn has_open(process: u32, directory: &Path) -> bool {
         .any(|path| path.starts_with(directory))
 }
 
-fn send(child: &Child, signal: Signal) {
-    let process = Pid::from_child(child);
+fn send(child: &Started, signal: Signal) {
+    let process = Pid::from_child(child.child());
     kill_process(process, signal).expect("it runs");
 }
 
-fn ended(child: Child) -> Output {
-    child.wait_with_output().expect("it ends")
+fn ended(mut child: Started) -> Output {
+    child.0.take().expect("once").wait_with_output().expect("it ends")
 }
 
 fn names(directory: &Path) -> usize {
@@ -98,7 +120,7 @@ fn no_signal_leaves_anything_in_a_directory() {
             &[Signal::KILL],
         ] {
             let child = start(arguments);
-            wait_for("it opens a file", || has_open(child.id(), &within));
+            wait_for("it opens a file", || has_open(child.child().id(), &within));
             // Wherever it is: at the filling, or later.
             for signal in signals {
                 assert_eq!(names(&within), 0, "{arguments:?}");
@@ -120,7 +142,7 @@ fn an_interrupted_measurement_of_distance_prints_what_it_has_and_empties_its_fil
     let child = start(&["distance", path, "--writes", "100000", "--sizes", "4k,8k,12k,16k"]);
     // A round of each size has 20 writes; ten rounds are more than it needs for results.
     let written = 33 * (1 << 20) + 11 * 20 * (40 << 10);
-    let io = format!("/proc/{}/io", child.id());
+    let io = format!("/proc/{}/io", child.child().id());
     wait_for("it writes", || {
         let text = fs::read_to_string(&io).unwrap_or_default();
         let count = text.lines().find_map(|line| line.strip_prefix("wchar: "));
