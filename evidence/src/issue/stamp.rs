@@ -1,7 +1,7 @@
 //! The bytes of a block: not to be compressed or deduplicated, and each says its place.
 //!
 //! ```text
-//!   sector of 512 bytes:  check 8 | place 8 | version 8 | bytes that follow from these and the seed
+//!   sector of 512 bytes:  check 8 | place 8 | version 8 | bytes that follow from these and a seed
 //! ```
 //!
 //! Place and version are masked by the check, and the check is a hash of seed, place and version:

@@ -14,6 +14,7 @@ use super::{
     drive::{Drive, Length, Part},
     plan::{add_notes, fill_targets, open},
     recorder::Tally,
+    target::Target,
     text,
     worker::Data,
 };
@@ -129,19 +130,7 @@ impl Slob {
         let layout = self.layout(targets.len().max(1));
         let plan = self.plan(&layout);
         let opened = open(&plan, targets)?;
-        for target in &opened {
-            if target.size < layout.data + layout.log || target.sector > self.block {
-                return Err(IssueError::Target {
-                    name: target.name.clone(),
-                    what: format!(
-                        "{} bytes are needed on each target, and it has {}: take a smaller SCALE \
-                         or fewer schemas",
-                        layout.data + layout.log,
-                        target.size
-                    ),
-                });
-            }
-        }
+        self.check_targets(&layout, &opened)?;
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let data = Plan { verify: self.verify, seed: self.seed, ..plan.clone() }.data(
             &plan.streams,
@@ -197,6 +186,23 @@ impl Slob {
                 is_steady: None,
             },
         })
+    }
+
+    fn check_targets(&self, layout: &Layout, opened: &[Target]) -> Result<(), IssueError> {
+        for target in opened {
+            if target.size < layout.data + layout.log || target.sector > self.block {
+                return Err(IssueError::Target {
+                    name: target.name.clone(),
+                    what: format!(
+                        "{} bytes are needed on each target, and it has {}: take a smaller SCALE \
+                         or fewer schemas",
+                        layout.data + layout.log,
+                        target.size
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// For opening and filling.
