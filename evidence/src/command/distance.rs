@@ -6,9 +6,10 @@ use crate::distance::{
     fit::{Estimate, Fit, fit},
     measure::{Goal, measure, round_trip},
     quantile,
-    table::{self, Costs, Table, aligned},
+    table::{self, Costs, Table},
     target::Region,
 };
+use crate::draw::columns::{First, aligned};
 use clap::Args;
 use serde::Serialize;
 use std::{fs, io::Write, path::PathBuf, sync::atomic::Ordering};
@@ -288,8 +289,8 @@ impl Distance {
             Some(trips) if trips > ROUND_TRIPS_MAX => {
                 let beside = (trips - table::TWO) * rtt;
                 notes.push(format!(
-                    "{trips:.1} round trips: no protocol needs so many. It is work at the other \
-                     end: {:.3} ms beside two round trips, at any distance.",
+                    "{trips:.1} round trips: more than any protocol makes for a write. Two are taken \
+                     for the distance. The other {:.3} ms are work at the other end, at any distance.",
                     beside / MS
                 ));
                 (near + beside, table::TWO)
@@ -450,7 +451,7 @@ impl Report {
                 line.extend(times.map(|time| format!("{:.3}", time / MS)));
                 lines.push(line);
             }
-            writeln!(out, "{}", aligned(&lines))?;
+            writeln!(out, "{}", aligned(&lines, First::Right))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `plinth load export`.
 
 use super::{Failure, model, write_file};
-use crate::{export, import, model::text};
+use crate::{export, model::text};
 use clap::Args;
 use std::{io::Write, path::PathBuf};
 
@@ -31,9 +31,7 @@ impl Export {
     pub fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let file = self.from.as_ref().or(self.model.as_ref());
         let file = file.ok_or_else(|| Failure::usage("give a model, or --from FILE"))?;
-        let bytes = model::read(file)?;
-        let model = import::read_model(&bytes, &file.display().to_string())
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let model = model::read_model(file)?;
         if self.from.is_some() {
             out.write_all(text::print(&model).as_bytes())?;
             return Ok(());

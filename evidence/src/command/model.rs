@@ -101,6 +101,12 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// The model of a file: its own text, or a report that makes one.
+pub(super) fn read_model(file: &Path) -> Result<model::Model, Failure> {
+    import::read_model(&read(file)?, &file.display().to_string())
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
 fn totals_json(totals: Totals) -> Value {
     json!({
         "reads": totals.reads, "read_bytes": totals.read_bytes,

@@ -1,17 +1,12 @@
 //! `plinth load run`.
 
-use super::{Failure, check_output, signals, write_file};
-use crate::{
-    import,
-    issue::{
-        Closed, Interval, IssueError, Length, Observer, Outcome, Plan, ROUND, ROUNDS_MAX,
-        arrival::Arrivals, measure, text,
-    },
-    model::Stream,
+use super::{Failure, check_output, model, signals, write_file};
+use crate::issue::{
+    Closed, Interval, IssueError, Length, Observer, Outcome, Plan, ROUND, ROUNDS_MAX,
+    arrival::Arrivals, measure, text,
 };
 use clap::{Args, ValueEnum};
 use std::{
-    fs,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     sync::{
@@ -118,7 +113,7 @@ impl Run {
     /// # Errors
     /// See [`Failure`].
     pub fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let streams = read_model(&self.model)?;
+        let streams = model::read_model(&self.model)?.streams;
         let closed =
             self.closed.then(|| Closed { depth: self.depth.unwrap_or(1), is_paced: !self.unpaced });
         let length = if self.until_steady {
@@ -281,12 +276,4 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
-/// The classes of a model, or of a report that makes one.
-fn read_model(path: &Path) -> Result<Vec<Stream>, Failure> {
-    let name = path.display().to_string();
-    let bytes = fs::read(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let model = import::read_model(&bytes, &name);
-    model.map(|model| model.streams).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -1,7 +1,7 @@
 //! The comparison as text: a table for each class, below each run how it changed.
 
 use super::{Comparison, Measure};
-use crate::draw::{text::visible, units};
+use crate::draw::{columns, text::visible, units};
 use std::fmt::Write;
 
 /// Of a run's name.
@@ -114,22 +114,5 @@ fn aligned(lines: &[Vec<String>]) -> String {
                 .collect()
         })
         .collect();
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut out = String::new();
-    for line in &lines {
-        let mut text = String::new();
-        for (column, cell) in line.iter().enumerate() {
-            let _ = match column {
-                0 => write!(text, "{cell:<width$}", width = widths[0]),
-                _ => write!(text, "  {cell:>width$}", width = widths[column]),
-            };
-        }
-        out.push_str(text.trim_end());
-        out.push('\n');
-    }
-    out
+    columns::aligned(&lines, columns::First::Left)
 }

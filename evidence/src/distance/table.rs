@@ -1,6 +1,7 @@
 //! The table from kilometres to milliseconds.
 
 use super::RTT_OF_KM;
+use crate::draw::columns::{First, aligned};
 use serde::Serialize;
 
 /// Nanoseconds of a millisecond.
@@ -137,27 +138,8 @@ impl Table {
             line.extend(growth.times.iter().map(|times| format!("x{times:.2}")));
             lines.push(line);
         }
-        aligned(&lines)
+        aligned(&lines, First::Right)
     }
-}
-
-/// Right-aligned columns, two spaces between them.
-#[must_use]
-pub fn aligned(lines: &[Vec<String>]) -> String {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        let cells = lines.iter().filter_map(|line| line.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

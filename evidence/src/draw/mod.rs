@@ -1,8 +1,9 @@
-//! Charts as SVG, and the frame of a page that needs no network and no script.
+//! Charts as SVG, the frame of a page that needs no network and no script, and tables as text.
 //!
 //! ```text
 //!   text      names from outside as XML and on a terminal
 //!   units     numbers with their units
+//!   columns   rows as aligned lines of text
 //!   scale     value to place, ticks
 //!   chart     an SVG and its colours
 //!   plot      lines over two axes: histograms, distributions
@@ -20,6 +21,7 @@
 
 pub mod bars;
 pub mod chart;
+pub mod columns;
 pub mod page;
 pub mod panels;
 pub mod plot;

@@ -88,13 +88,16 @@ fn digits(value: f64) -> String {
 
 /// Whole, with a comma after each three digits.
 fn thousands(value: f64) -> String {
-    let whole = format!("{:.0}", value.abs());
-    let mut out = String::new();
-    if value < 0.0 {
-        out.push('-');
-    }
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", grouped(&format!("{:.0}", value.abs())))
+}
+
+/// Digits with a comma between each three: `1234567` is `1,234,567`.
+#[must_use]
+pub fn grouped(digits: &str) -> String {
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -3,6 +3,10 @@
 use super::{Interval, Outcome};
 use crate::{
     buckets::Buckets,
+    draw::{
+        columns::{First, aligned},
+        units::grouped,
+    },
     model::Class,
     run::{ClassRun, Loop, Run},
 };
@@ -47,7 +51,8 @@ pub fn table(run: &Run, wanted: &[f64], by_name: bool) -> String {
             "deviation",
             "errors",
         ]
-        .map(str::to_owned),
+        .map(str::to_owned)
+        .to_vec(),
     ];
     let seconds = run.seconds.max(f64::MIN_POSITIVE);
     for (number, class) in run.classes.iter().enumerate() {
@@ -55,7 +60,7 @@ pub fn table(run: &Run, wanted: &[f64], by_name: bool) -> String {
         let latency = &class.latency;
         let at = |share| latency.percentile(share).map_or("-".to_owned(), |n| duration(n as f64));
         let max = latency.moments.map_or("-".to_owned(), |moments| duration(moments.max as f64));
-        rows.push([
+        rows.push(vec![
             title(class, by_name).to_owned(),
             class.requests.to_string(),
             wanted.map_or("-".to_owned(), rate),
@@ -70,7 +75,7 @@ pub fn table(run: &Run, wanted: &[f64], by_name: bool) -> String {
             class.errors.to_string(),
         ]);
     }
-    aligned(&rows)
+    aligned(&rows, First::Left)
 }
 
 fn title(class: &ClassRun, by_name: bool) -> &str {
@@ -78,27 +83,6 @@ fn title(class: &ClassRun, by_name: bool) -> &str {
         Some(of) if !by_name => of.title(),
         _ => &class.name,
     }
-}
-
-/// Rows with columns of one width: the first to the left, others to the right.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let widths: [usize; N] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let gap = if column == 0 { "" } else { "  " };
-            let _ = if column == 0 {
-                write!(line, "{gap}{cell:<width$}")
-            } else {
-                write!(line, "{gap}{cell:>width$}")
-            };
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
 }
 
 /// All of a run: how it was issued, the table, a histogram for each class, the notes.
@@ -252,14 +236,7 @@ pub fn profile(run: &Run) -> String {
 fn thousands(number: f64) -> String {
     let text = format!("{number:.1}");
     let (whole, part) = text.split_once('.').unwrap_or((&text, "0"));
-    let mut grouped = String::new();
-    for (number, digit) in whole.chars().enumerate() {
-        if number > 0 && (whole.len() - number) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    format!("{grouped}.{part}")
+    format!("{}.{part}", grouped(whole))
 }
 
 #[cfg(test)]

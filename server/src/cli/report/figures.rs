@@ -9,15 +9,7 @@ const CELL_CHARACTERS_MAX: usize = 100;
 
 /// Whole, with a comma after each three digits: `1,234,567`.
 pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    units::grouped(&number.to_string())
 }
 
 /// The same of a number that may be negative.

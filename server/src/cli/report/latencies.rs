@@ -220,32 +220,31 @@ fn chart(page: &mut Page, title: &str, lines: &Lines, limits: Limits) {
     }
 }
 
+/// The columns of [`traffic`].
+const TRAFFIC: [&str; 6] =
+    ["reads", "mean read", "bytes read", "writes", "mean write", "bytes written"];
+
+/// Requests, bytes and mean latencies of a view's row.
+fn traffic(row: &Row<'_>, reads: u64, writes: u64) -> [String; 6] {
+    [
+        count(reads),
+        mean(row.real("read_time"), reads),
+        count(row.count("bytes_read")),
+        count(writes),
+        mean(row.real("write_time"), writes),
+        count(row.count("bytes_written")),
+    ]
+}
+
 fn by_purpose(facts: &Facts, page: &mut Page, limits: Limits) {
     let row = |row: Row<'_>| {
-        let number = |column: &str| count(row.count(column));
-        cells([
-            row.text("io_client"),
-            row.text("failgroup"),
-            number("reads"),
-            mean(row.real("read_time"), row.count("reads")),
-            number("bytes_read"),
-            number("writes"),
-            mean(row.real("write_time"), row.count("writes")),
-            number("bytes_written"),
-        ])
+        let names = [row.text("io_client"), row.text("failgroup")];
+        let traffic = traffic(&row, row.count("reads"), row.count("writes"));
+        cells(names.into_iter().chain(traffic))
     };
     let is_used = |row: &Row<'_>| row.count("reads") + row.count("writes") > 0;
     let rows = facts.rows("v$asm_disk_iostat").filter(is_used).map(row).collect();
-    let head = [
-        "purpose",
-        "failure group",
-        "reads",
-        "mean read",
-        "bytes read",
-        "writes",
-        "mean write",
-        "bytes written",
-    ];
+    let head = [&["purpose", "failure group"][..], &TRAFFIC].concat();
     table(page, "I/O by purpose", &head, rows, limits);
 }
 
@@ -263,32 +262,13 @@ fn files(facts: &Facts, page: &mut Page, limits: Limits) {
         };
         let reads = row.count("small_reads") + row.count("large_reads");
         let writes = row.count("small_writes") + row.count("large_writes");
-        cells([
-            name,
-            file.to_string(),
-            count(reads),
-            mean(row.real("read_time"), reads),
-            count(row.count("bytes_read")),
-            count(writes),
-            mean(row.real("write_time"), writes),
-            count(row.count("bytes_written")),
-            count(row.count("syncs")),
-            mean(row.real("sync_time"), row.count("syncs")),
-        ])
+        let syncs = row.count("syncs");
+        let syncs = [count(syncs), mean(row.real("sync_time"), syncs)];
+        let traffic = traffic(&row, reads, writes);
+        cells([name, file.to_string()].into_iter().chain(traffic).chain(syncs))
     };
     let is_used = |row: &Row<'_>| row.count("bytes_read") + row.count("bytes_written") > 0;
     let rows = facts.rows("v$asm_file_iostat").filter(is_used).map(row).collect();
-    let head = [
-        "file",
-        "number",
-        "reads",
-        "mean read",
-        "bytes read",
-        "writes",
-        "mean write",
-        "bytes written",
-        "syncs",
-        "mean sync",
-    ];
+    let head = [&["file", "number"][..], &TRAFFIC, &["syncs", "mean sync"]].concat();
     table(page, "Files with the most I/O", &head, rows, limits);
 }
