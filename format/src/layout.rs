@@ -1,7 +1,7 @@
 //! Places on a disk, computed from its size and its AU size alone.
 
 use crate::{Au, BLOCK_SIZE, FormatError, checksum};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -224,6 +224,19 @@ impl Layout {
             .collect();
         // A layout has eight of them at least.
         data.len() as u32 - headers.len() as u32
+    }
+
+    /// The bytes of a device of `size` bytes that hold no data: the system area, the checksum zone,
+    /// header copies, and what is behind the last AU.
+    #[must_use]
+    pub fn metadata(&self, size: u64) -> Vec<Range<u64>> {
+        let data = u64::from(self.zone_units + 1) * self.au_size;
+        let end = u64::from(self.au_count) * self.au_size;
+        let of_header = |place: u64| place / self.au_size * self.au_size;
+        let headers: BTreeSet<u64> = self.header_places().map(of_header).into();
+        let inside = headers.range(data..end).map(|offset| *offset..offset + self.au_size);
+        let behind = std::iter::once(end..size.max(end));
+        std::iter::once(0..data).chain(inside).chain(behind).collect()
     }
 
     /// The AUs that hold data, ascending.

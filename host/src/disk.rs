@@ -39,20 +39,24 @@ use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
     sync::buffer::Buffer,
     world::{
-        Disk, Identity, Io, Sectors,
+        Disk, Identity, Io, Sectors, SpaceFrom,
         discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     },
 };
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
     io,
+    ops::Range,
     os::{
         fd::{AsFd, AsRawFd},
         unix::fs::{FileTypeExt, MetadataExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -169,19 +173,34 @@ impl Medium {
         }
     }
 
-    /// The bytes that the file at this path takes in its file system, or the file of this loop
-    /// device.
-    fn allocated(self, path: &str) -> Option<u64> {
-        let file = match self {
+    /// The file at this path, or the file of this loop device; and where the disk begins in it.
+    fn file(self, path: &str) -> Option<(PathBuf, u64)> {
+        match self {
             Self::File { device, inode } => fs::metadata(path)
-                .ok()
-                .filter(|file| (file.dev(), file.ino()) == (device, inode))?,
+                .is_ok_and(|file| (file.dev(), file.ino()) == (device, inode))
+                .then(|| (PathBuf::from(path), 0)),
             Self::Block { .. } => {
-                let backing = fs::read_to_string(self.sysfs()? + "/loop/backing_file").ok()?;
-                fs::metadata(backing.trim_end_matches('\n')).ok()?
+                let read = |leaf| fs::read_to_string(self.sysfs()? + "/loop/" + leaf).ok();
+                let offset = read("offset")?.trim().parse().ok()?;
+                Some((read("backing_file")?.trim_end_matches('\n').into(), offset))
             }
+        }
+    }
+
+    /// The bytes that its file takes in its file system.
+    fn allocated(self, path: &str) -> Option<u64> {
+        let (file, _) = self.file(path)?;
+        Some(fs::metadata(file).ok()?.blocks() * 512)
+    }
+
+    /// Those of the bytes in `ranges` that its file has no space for.
+    fn unwritten(self, path: &str, ranges: &[Range<u64>]) -> Option<u64> {
+        let (file, begin) = self.file(path)?;
+        let file = File::open(file).ok()?;
+        let of = |range: &Range<u64>| {
+            holes(&file, begin.checked_add(range.start)?..begin.checked_add(range.end)?)
         };
-        Some(file.blocks() * 512)
+        ranges.iter().map(of).sum()
     }
 
     /// Whether the device reports that it rotates. A loop device reports the value of the device
@@ -226,6 +245,26 @@ impl Medium {
             (None, _) => format!("block:{major}:{minor}"),
         })
     }
+}
+
+/// The bytes in `range` that a file has no space for.
+fn holes(file: &File, range: Range<u64>) -> Option<u64> {
+    let mut at = range.start;
+    let mut bytes = 0;
+    while at < range.end {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data.clamp(at, range.end),
+            // There is none behind it.
+            Err(Errno::NXIO) => range.end,
+            Err(_) => return None,
+        };
+        bytes += data - at;
+        if data == range.end {
+            break;
+        }
+        at = rustix::fs::seek(file, SeekFrom::Hole(data)).ok()?.max(data + 1);
+    }
+    Some(bytes)
 }
 
 /// How long threads of a disk may take to find its path. They may all hang, as may those of a whole
@@ -518,7 +557,7 @@ impl Disk for RealDisk {
         self.sectors
     }
 
-    fn space_from(&self) -> String {
+    fn space_from(&self) -> SpaceFrom {
         space_from::describe(&self.device(), self.medium)
     }
 
@@ -539,6 +578,12 @@ impl Disk for RealDisk {
     fn allocated(&self) -> Option<u64> {
         let (path, medium) = (self.device(), self.medium);
         within(DISK_TIMEOUT, "allocated", move || medium.allocated(&path)).ok().flatten()
+    }
+
+    fn unwritten(&self, ranges: &[Range<u64>]) -> Option<u64> {
+        let (path, medium, ranges) = (self.device(), self.medium, ranges.to_vec());
+        let look = move || medium.unwritten(&path, &ranges);
+        within(DISK_TIMEOUT, "unwritten", look).ok().flatten()
     }
 
     fn submit(&self, io: Io) -> Completion {

@@ -1,4 +1,5 @@
-//! Where the space of a thin disk comes from, in words for the operator who is to make room there.
+//! Where the space of a thin disk comes from: in words for the operator who is to make room there,
+//! and by a name of the pool that tells which disks share it.
 //!
 //! ```text
 //!   a file                       the file system that has it, by its mount point
@@ -8,9 +9,13 @@
 //!   anything else                the device: the array has the pool
 //! ```
 //!
+//! A file system is named by its device number, which is the same through all of its mounts. The
+//! pool in an array has no name here.
+//!
 //! All of it is read from sysfs and the list of mounts: the device itself is not touched.
 
 use super::disk::Medium;
+use plinth_engine::world::SpaceFrom;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -20,7 +25,7 @@ use std::{
 const DEPTH: usize = 8;
 
 /// The place that the space of a disk at `path` comes from.
-pub(super) fn describe(path: &str, medium: Medium) -> String {
+pub(super) fn describe(path: &str, medium: Medium) -> SpaceFrom {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     match medium.sysfs() {
         Some(device) => of_device(Path::new(&device), path, &mounts),
@@ -31,17 +36,19 @@ pub(super) fn describe(path: &str, medium: Medium) -> String {
     }
 }
 
-fn of_file(file: &Path, mounts: &str) -> String {
+fn of_file(file: &Path, mounts: &str) -> SpaceFrom {
+    let file_name = file.display();
     match mount_of(file, mounts) {
-        Some((mount, source)) => {
-            format!("the file system at {mount} ({source}), which has the file {}", file.display())
-        }
-        None => format!("the file system of {}", file.display()),
+        Some(Mount { point, source, device }) => SpaceFrom {
+            words: format!("the file system at {point} ({source}), which has the file {file_name}"),
+            pool: Some(format!("file system {device}")),
+        },
+        None => SpaceFrom { words: format!("the file system of {file_name}"), pool: None },
     }
 }
 
 /// `device`: its directory in sysfs. Of a partition the whole device counts.
-fn of_device(device: &Path, path: &str, mounts: &str) -> String {
+fn of_device(device: &Path, path: &str, mounts: &str) -> SpaceFrom {
     let read = |leaf: &str| {
         let text = fs::read_to_string(device.join(leaf)).ok()?;
         let text = text.trim();
@@ -54,10 +61,18 @@ fn of_device(device: &Path, path: &str, mounts: &str) -> String {
     if let Some(file) = read("loop/backing_file") {
         return of_file(Path::new(&file), mounts);
     }
-    let Some(name) = read("dm/name") else { return format!("the storage below {path}") };
+    let Some(name) = read("dm/name") else {
+        return SpaceFrom { words: format!("the storage below {path}"), pool: None };
+    };
     match pool_below(device, DEPTH) {
-        Some(pool) => format!("the thin pool {pool} of the device-mapper device {name}"),
-        None => format!("{}, below the device-mapper device {name}", slaves(device).join(", ")),
+        Some(pool) => SpaceFrom {
+            words: format!("the thin pool {pool} of the device-mapper device {name}"),
+            pool: Some(format!("thin pool {pool}")),
+        },
+        None => SpaceFrom {
+            words: format!("{}, below the device-mapper device {name}", slaves(device).join(", ")),
+            pool: None,
+        },
     }
 }
 
@@ -85,16 +100,25 @@ fn slaves(device: &Path) -> Vec<String> {
     names
 }
 
-/// The mount point and the source of the file system that has a file, by a list of mounts as in
-/// `/proc/self/mountinfo`. Of two at one place the later one covers the earlier.
-fn mount_of(file: &Path, mounts: &str) -> Option<(String, String)> {
+struct Mount {
+    point: String,
+    source: String,
+    /// The number of the file system's device, `major:minor`.
+    device: String,
+}
+
+/// The mount of the file system that has a file, by a list of mounts as in `/proc/self/mountinfo`.
+/// Of two at one place the later one covers the earlier.
+fn mount_of(file: &Path, mounts: &str) -> Option<Mount> {
     let parse = |line: &str| {
         let (mount, source) = line.split_once(" - ")?;
-        let point = unescape(mount.split(' ').nth(4)?);
+        let mut words = mount.split(' ').skip(2);
+        let device = words.next()?.to_owned();
+        let point = unescape(words.nth(1)?);
         let source = unescape(source.split(' ').nth(1)?);
-        file.starts_with(&point).then_some((point, source))
+        file.starts_with(&point).then_some(Mount { point, source, device })
     };
-    mounts.lines().filter_map(parse).max_by_key(|(point, _)| point.len())
+    mounts.lines().filter_map(parse).max_by_key(|mount| mount.point.len())
 }
 
 /// A name in the list of mounts: blanks and backslashes are `\ooo`, octal.
@@ -139,10 +163,11 @@ mod tests {
     fn a_file_is_in_the_innermost_file_system() {
         let told = of_file(Path::new("/srv/thin pool/d1"), MOUNTS);
         assert_eq!(
-            told,
+            told.words,
             "the file system at /srv/thin pool (/dev/loop3), which has the file /srv/thin pool/d1"
         );
-        let is_in = |file: &str| mount_of(Path::new(file), MOUNTS).expect("it is somewhere").0;
+        assert_eq!(told.pool.as_deref(), Some("file system 7:3"));
+        let is_in = |file: &str| mount_of(Path::new(file), MOUNTS).expect("it is somewhere").point;
         assert_eq!((is_in("/srv/d1"), is_in("/srv2/d1")), ("/srv".to_owned(), "/".to_owned()));
     }
 
@@ -153,7 +178,7 @@ mod tests {
         let partition = device(&root.join("loop0p1"), &[("partition", "1")]);
         for device in [whole, partition] {
             let told = of_device(&device, "/dev/loop0", MOUNTS);
-            assert!(told.starts_with("the file system at /srv (none)"), "{told}");
+            assert!(told.words.starts_with("the file system at /srv (none)"), "{told:?}");
         }
         fs::remove_dir_all(root).expect("it was made");
     }
@@ -164,13 +189,16 @@ mod tests {
         let crypt = device(&root, &[("dm/name", "crypt0"), ("dm/uuid", "CRYPT-LUKS2-1")]);
         let thin = [("dm/name", "vg-thin"), ("dm/uuid", "LVM-1")];
         let thin = device(&root.join("slaves/dm-3"), &thin);
-        assert!(of_device(&crypt, "/dev/x", MOUNTS).starts_with("dm-3, below"));
+        let told = of_device(&crypt, "/dev/x", MOUNTS);
+        assert!(told.words.starts_with("dm-3, below") && told.pool.is_none(), "{told:?}");
         let pool = [("dm/name", "vg-pool-tpool"), ("dm/uuid", "LVM-2-tpool")];
         device(&thin.join("slaves/dm-2"), &pool);
         let told = of_device(&crypt, "/dev/x", MOUNTS);
-        assert_eq!(told, "the thin pool vg-pool-tpool of the device-mapper device crypt0");
+        assert_eq!(told.words, "the thin pool vg-pool-tpool of the device-mapper device crypt0");
+        assert_eq!(told.pool.as_deref(), Some("thin pool vg-pool-tpool"));
         let array = device(&root.join("sdx"), &[("size", "1")]);
-        assert_eq!(of_device(&array, "/dev/sdx", MOUNTS), "the storage below /dev/sdx");
+        let told = of_device(&array, "/dev/sdx", MOUNTS);
+        assert_eq!((told.words.as_str(), told.pool), ("the storage below /dev/sdx", None));
         fs::remove_dir_all(root).expect("it was made");
     }
 }

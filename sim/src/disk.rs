@@ -282,16 +282,16 @@ impl SimDisk {
         lock(&self.medium).counts
     }
 
-    /// How many allocated blocks there are in these places that could be discarded.
-    pub fn lends(&self, places: &[Range<u64>]) -> usize {
-        let Ok(limits) = self.discards else { return 0 };
+    /// The allocated blocks in these places that could be discarded: their byte offsets.
+    pub fn lends(&self, places: &[Range<u64>]) -> Vec<u64> {
+        let Ok(limits) = self.discards else { return Vec::new() };
         let medium = lock(&self.medium);
         let units = places.iter().map(|place| limits.inwards(place.clone()));
         let blocks = units.flat_map(|units| units.start / BLOCK..units.end / BLOCK);
         let is_lent = |block: &u64| {
             usize::try_from(*block).is_ok_and(|block| medium.lends.get(block) == Some(&true))
         };
-        blocks.filter(is_lent).count()
+        blocks.filter(is_lent).map(|block| block * BLOCK).collect()
     }
 
     /// Changes the faults of the disk.

@@ -1238,6 +1238,7 @@ impl SimGroup {
     /// One copy of a disk's header is overwritten, on some disks: always the same copy, so that the
     /// others are left.
     fn spoil_headers(&self, numbers: &mut Numbers) {
+        let sizes = hostile::sizes(&self.disks);
         for (index, disk) in self.disks.iter().enumerate() {
             // A copy that cannot be written cannot be repaired.
             if numbers.below(2) == 0 || disk.faults(|faults| !faults.worn.is_empty()) {
@@ -1245,8 +1246,10 @@ impl SimGroup {
             }
             let mut noise = [0; 4096];
             numbers.fill(&mut noise);
-            let (_, size) = &self.shape.disks[index];
-            let layout = Layout::of_whole_units(*size, self.shape.au_size).expect("it is a member");
+            let Some(size) = disk.header().and_then(|header| sizes.get(&header.disk)) else {
+                continue;
+            };
+            let layout = Layout::new(*size, self.shape.au_size).expect("it is a member");
             let place = layout.header_places()[index % HEADER_COPIES];
             self.say(|| format!("{}: its header at {place} is overwritten", disk.label()));
             disk.corrupt(place, &noise);

@@ -9,12 +9,12 @@ use plinth_engine::{
     api::ROOT, files::session::Session, group::Group, testing::Numbers, world::World,
 };
 use plinth_format::{
-    Au, BLOCK_SIZE, checksum, envelope,
+    Au, BLOCK_SIZE, DiskId, checksum, envelope,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, CatalogRun, Membership},
     page,
 };
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// The first bytes of a record, in which most of its fields are.
 const FIELDS: u64 = 700;
@@ -114,6 +114,23 @@ pub fn areas(disk: &SimDisk) -> Vec<RecordArea> {
 /// The slots of memberships on a disk.
 fn memberships(disk: &SimDisk) -> Vec<u64> {
     areas(disk).iter().flat_map(|area| area.memberships).collect()
+}
+
+/// The memberships on a disk.
+fn memberships_on(disk: &SimDisk) -> impl Iterator<Item = Membership> {
+    memberships(disk).into_iter().filter_map(|place| {
+        let slot = disk.peek(place, MEMBERSHIP_SLOT);
+        Membership::decode(&slot, place).ok().map(|(_, membership)| membership)
+    })
+}
+
+/// The bytes that a group uses of each of its disks, as the newest membership on them says: after
+/// a resize the header has other places.
+pub fn sizes(disks: &[SimDisk]) -> BTreeMap<DiskId, u64> {
+    let all = disks.iter().flat_map(memberships_on);
+    let newest = all.max_by_key(|membership| membership.generation);
+    let entries = newest.into_iter().flat_map(|membership| membership.disks);
+    entries.map(|entry| (entry.id, entry.size)).collect()
 }
 
 /// The catalog's runs on a disk, as a membership on it says, and the AU size. `None`: there is no

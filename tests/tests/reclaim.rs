@@ -16,6 +16,11 @@ fn never_given_back(instance: &Instance, disks: &[&Path]) -> (PathBuf, Blocks) {
     for (number, disk) in (1..).zip(disks) {
         noise_all_over(disk, number);
     }
+    kept_and_gone(instance)
+}
+
+/// A group with a file, and the space of another one that is gone.
+fn kept_and_gone(instance: &Instance) -> (PathBuf, Blocks) {
     let attributes = "'au_size' = '1M', 'thin_provisioned' = 'false'";
     instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE]], attributes);
     let mount = instance.mount("DATA");
@@ -123,6 +128,27 @@ fn what_was_never_given_back_goes_back_through_three_kills() {
     kept.must_read_right();
     assert_eq!(fs::read(&busy).expect("read").len(), 4 << 20);
     instance.check("DATA");
+}
+
+/// Of sparse disks, a file and a loop device, the metadata that were never written take no space
+/// now, nor after the reclaim.
+#[test]
+fn the_estimate_of_sparse_disks_counts_only_metadata_that_were_written() {
+    let mut instance = Instance::new();
+    let disks = [instance.add_disk("f0d0", SIZE), {
+        instance.add_loop_disk("f1d0", SIZE, 512);
+        instance.path("parts").join("f1d0")
+    }];
+    let (_, kept) = kept_and_gone(&instance);
+    instance.quiesce("DATA");
+    let before = estimate(&instance);
+    assert_close(du(&disks), total(&before, "allocated_mb"));
+    let more = total(&before, "used_mb") + total(&before, "metadata_mb");
+    assert!(total(&before, "after_mb") < 0.9 * more, "metadata without space: {before:?}");
+    instance.sql("ALTER DISKGROUP data RECLAIM POWER 100 WAIT");
+    instance.quiesce("DATA");
+    assert_close(du(&disks), total(&before, "after_mb"));
+    kept.must_read_right();
 }
 
 /// The same on block devices, with zeros: what is free reads as zeros, nothing else does. STOP ends

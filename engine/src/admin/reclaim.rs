@@ -32,6 +32,9 @@ pub struct Reclaimable {
     pub used: u64,
     /// The system area, the checksum zone, copies of the header.
     pub metadata: u64,
+    /// Bytes of the metadata, and of the catalog's AUs, that were never written: the disk's file has
+    /// no space for them.
+    pub unwritten: u64,
     /// Free bytes that share a unit of the device with others: it does not give them back.
     pub cut_off: u64,
     /// The space of the disk's file in its file system, if that can be seen.
@@ -55,7 +58,8 @@ impl Reclaimable {
     /// The most that it would have after a RECLAIM by discards.
     #[must_use]
     pub fn after(&self) -> u64 {
-        self.holds().min(self.used + self.metadata + self.cut_off)
+        let stays = self.used + self.metadata + self.cut_off;
+        self.holds().min(stays.saturating_sub(self.unwritten))
     }
 }
 
@@ -70,12 +74,14 @@ mod tests {
             size: 1000,
             used: 200,
             metadata: 100,
+            unwritten: 0,
             cut_off: 10,
             allocated,
             takes_discards: true,
         };
         let of = |allocated| (disk(allocated).holds(), disk(allocated).after());
         assert_eq!(of(None), (1000, 310));
+        assert_eq!(Reclaimable { unwritten: 70, ..disk(Some(900)) }.after(), 240);
         assert_eq!(of(Some(900)), (900, 310));
         assert_eq!(of(Some(50)), (50, 50));
         assert_eq!(disk(None).free(), 700);

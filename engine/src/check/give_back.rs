@@ -218,16 +218,22 @@ impl Upkeep {
     pub async fn reclaimable(&self, which: &Selection) -> Result<Vec<Reclaimable>, AdminError> {
         let members = self.select(which)?;
         let holes = self.holes_of_disks(&members).await?;
+        let catalog = self.voters.current().catalog.clone();
         // These may take a while: the lock on space is not held meanwhile.
         let of = |member: &Arc<Member>| {
-            let disk = member.disk()?;
-            Some((disk.size(), disk.allocated()))
+            let (disk, layout) = (member.disk()?, member.layout());
+            let mut stays = layout.metadata(disk.size());
+            stays.extend(catalog.iter().filter(|run| run.disk == member.number).map(|run| {
+                let begin = layout.au_offset(run.first);
+                begin..begin + u64::from(run.count) * self.au_size
+            }));
+            Some((disk.size(), disk.allocated(), disk.unwritten(&stays).unwrap_or(0)))
         };
         let seen: Vec<_> = members.iter().map(of).collect();
         let space = self.space();
         let of = |(member, seen): (&Arc<Member>, Option<_>)| {
             let layout = member.layout();
-            let (size, allocated) = seen.unwrap_or((layout.size(), None));
+            let (size, allocated, unwritten) = seen.unwrap_or((layout.size(), None, 0));
             let limits = member.discard_limits();
             let Holes { bytes, cut_off } = holes.get(&member.number).copied().unwrap_or_default();
             let data = u64::from(layout.data_unit_count()) * self.au_size;
@@ -236,6 +242,7 @@ impl Upkeep {
                 size,
                 used: (u64::from(space.used(member.number)) * self.au_size).saturating_sub(bytes),
                 metadata: size.saturating_sub(data),
+                unwritten,
                 cut_off: cut_off + limits.map_or(0, |limits| space.cut_off(member.number, &limits)),
                 allocated,
                 takes_discards: limits.is_some(),

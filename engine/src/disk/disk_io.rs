@@ -18,7 +18,7 @@ use crate::{
     },
     error::{DiskError, no_room},
     sync::buffer::{Buffer, Slice},
-    world::{Task, World},
+    world::{SpaceFrom, Task, World},
 };
 use futures::future::{self, Either};
 use std::{
@@ -70,15 +70,15 @@ pub struct DiskIo<'a> {
 
 /// A write that has found no room.
 struct Roomless {
-    /// Where room should be made, in words.
-    pool: Arc<str>,
+    /// Where room should be made.
+    from: Arc<SpaceFrom>,
     /// The pause before the next attempt. `None` while an attempt is in flight.
     pause: Option<Task<'static, ()>>,
 }
 
 impl fmt::Debug for Roomless {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no room in {}", self.pool)
+        write!(f, "no room in {}", self.from.words)
     }
 }
 
@@ -217,7 +217,7 @@ impl DiskIo<'_> {
 
     /// The error of a write that has found no room so far.
     fn no_room(&self) -> Option<io::Error> {
-        self.roomless.as_ref().map(|roomless| no_room(&roomless.pool))
+        self.roomless.as_ref().map(|roomless| no_room(&roomless.from.words))
     }
 
     /// Whether nothing of it is in flight: it is about to be tried again.
@@ -248,14 +248,14 @@ impl DiskIo<'_> {
                 }
                 return Poll::Ready(Some(done));
             }
-            let (time, pool) = self.member.note_no_room();
+            let (time, from) = self.member.note_no_room();
             if self.roomless.is_none() {
-                self.note(Trouble::NoRoom, no_room(&pool).to_string());
+                self.note(Trouble::NoRoom, no_room(&from.words).to_string());
             }
             let roomless =
-                self.roomless.get_or_insert_with(|| Box::new(Roomless { pool, pause: None }));
+                self.roomless.get_or_insert_with(|| Box::new(Roomless { from, pause: None }));
             if time >= self.room_limit {
-                let result = Err(no_room(&roomless.pool));
+                let result = Err(no_room(&roomless.from.words));
                 return Poll::Ready(Some(Done { result, buffer: None }));
             }
             roomless.pause = Some(self.member.pause());

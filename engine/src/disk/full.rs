@@ -14,14 +14,17 @@
 //!                       of the engine itself: until there is room   catalog/on_disks.rs
 //! ```
 //!
-//! A disk that lacks room is no mirror that another one may go for, if that one lacks room too:
-//! both may be on one pool. So where all are full, none goes OFFLINE.
+//! A disk that lacks room does not go for a mirror that lacks room too, or whose space comes from
+//! the same pool and is next to lack it. So where all are full, none goes OFFLINE.
 //!
 //! The times count from the first write that found no room. They end when such a write gets
 //! through, or when none has lacked room for [`FORGET`]. A group looks at its disks every second,
 //! and tells the operator when a shortage begins and when it ends (`extent/disk_health.rs`).
 
-use crate::{sync::lock::Mutex, world::Disk};
+use crate::{
+    sync::lock::Mutex,
+    world::{Disk, SpaceFrom},
+};
 use std::{
     fmt,
     sync::{
@@ -42,14 +45,12 @@ struct Shortage {
     since: Duration,
     /// The last time that a write found none.
     last: Duration,
-    /// Where the disk's space comes from, in words.
-    pool: Arc<str>,
 }
 
 /// A change that the operator is to be told of.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
-    Full(Arc<str>),
+    Full(Arc<SpaceFrom>),
     Over,
 }
 
@@ -57,6 +58,8 @@ pub enum Change {
 #[derive(Default)]
 pub struct Room {
     shortage: Mutex<Option<Shortage>>,
+    /// Where the disk's space comes from, once that was asked.
+    from: Mutex<Option<Arc<SpaceFrom>>>,
     /// A hint: there is one.
     is_short: AtomicBool,
     is_told: AtomicBool,
@@ -74,24 +77,40 @@ impl fmt::Debug for Room {
 
 impl Room {
     /// A write has found none. Returns for how long that has been so, and where it should be made.
-    pub fn note_none(&self, now: Duration, disk: Option<&dyn Disk>) -> (Duration, Arc<str>) {
-        let known = self.shortage.lock().as_ref().map(|shortage| Arc::clone(&shortage.pool));
-        // Not under the lock: it reads what the system says of the device.
-        let pool = known.unwrap_or_else(|| match disk {
-            Some(disk) => disk.space_from().into(),
-            None => "the storage below it".into(),
-        });
+    pub fn note_none(&self, now: Duration, disk: Option<&dyn Disk>) -> (Duration, Arc<SpaceFrom>) {
+        let from = self.ask_pool(disk);
         let mut shortage = self.shortage.lock();
-        let shortage =
-            shortage.get_or_insert(Shortage { since: now, last: now, pool: Arc::clone(&pool) });
+        let shortage = shortage.get_or_insert(Shortage { since: now, last: now });
         shortage.last = now;
         self.is_short.store(true, Relaxed);
-        (now.saturating_sub(shortage.since), pool)
+        (now.saturating_sub(shortage.since), from)
+    }
+
+    /// Where the disk's space comes from. Waits a little at most, and only the first time.
+    pub fn ask_pool(&self, disk: Option<&dyn Disk>) -> Arc<SpaceFrom> {
+        let known = self.from.lock().clone();
+        // Not under the lock: it reads what the system says of the device.
+        let asked = known.unwrap_or_else(|| {
+            Arc::new(match disk {
+                Some(disk) => disk.space_from(),
+                None => SpaceFrom { words: "the storage below it".to_owned(), pool: None },
+            })
+        });
+        Arc::clone(self.from.lock().get_or_insert(asked))
+    }
+
+    /// Whether both disks are known to take their space from one pool.
+    #[must_use]
+    pub fn shares_pool_with(&self, other: &Self) -> bool {
+        let pool = |room: &Self| room.from.lock().as_ref().and_then(|from| from.pool.clone());
+        pool(self).is_some_and(|mine| pool(other) == Some(mine))
     }
 
     /// A write that had found none got through, or nothing is known of the disk any more.
     pub fn end(&self) {
         *self.shortage.lock() = None;
+        // By the next time the disk may have moved.
+        *self.from.lock() = None;
         self.is_short.store(false, Relaxed);
     }
 
@@ -114,10 +133,11 @@ impl Room {
         if self.shortage.lock().as_ref().is_some_and(is_old) {
             self.end();
         }
-        let pool = self.shortage.lock().as_ref().map(|shortage| Arc::clone(&shortage.pool));
-        let was_told = self.is_told.swap(pool.is_some(), Relaxed);
-        match pool {
-            Some(pool) => (!was_told).then_some(Change::Full(pool)),
+        let is_short = self.shortage.lock().is_some();
+        let from = self.from.lock().clone().filter(|_| is_short);
+        let was_told = self.is_told.swap(from.is_some(), Relaxed);
+        match from {
+            Some(from) => (!was_told).then_some(Change::Full(from)),
             None => was_told.then_some(Change::Over),
         }
     }

@@ -36,7 +36,7 @@ use crate::{
         buffer::{Buffer, Slice},
         lock::{AsyncMutex, AsyncMutexGuard, Mutex},
     },
-    world::{Disk, Io, Task, World, discard_limits::DiscardLimits},
+    world::{Disk, Io, SpaceFrom, Task, World, discard_limits::DiscardLimits},
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;
@@ -581,9 +581,15 @@ impl Member {
     }
 
     /// A write has found no room: for how long that has been so, and where it should be made.
-    pub(crate) fn note_no_room(&self) -> (Duration, Arc<str>) {
+    pub(crate) fn note_no_room(&self) -> (Duration, Arc<SpaceFrom>) {
         let disk = self.disk();
         self.room.note_none(self.clock.monotonic(), disk.as_deref())
+    }
+
+    /// Finds out where its space comes from. Waits a little at most.
+    pub(crate) fn ask_pool(&self) {
+        let disk = self.disk();
+        self.room.ask_pool(disk.as_deref());
     }
 
     /// Waits before a write that found no room is tried again.

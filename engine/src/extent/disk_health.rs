@@ -10,21 +10,50 @@ use crate::{
         disk_errors::Trouble,
         full,
         member::Member,
+        members::Members,
         slow::{Change, WINDOW, totals},
     },
     error::no_room,
     event::Severity,
     extent::data::Data,
     space::AuState,
+    world::World,
 };
-use plinth_format::{Au, BLOCK_SIZE, layout::HEADER_PLACE, membership::DiskState};
+use plinth_format::{Au, BLOCK_SIZE, DiskNumber, layout::HEADER_PLACE, membership::DiskState};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 /// How often the group looks.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
+/// The disks that have no room in the thin pool below them, or have it again (`disk/full.rs`), each
+/// once: in words for the operator. To be asked every second.
+pub(crate) fn full_disks(
+    members: &Members,
+    world: &dyn World,
+) -> Vec<(Severity, DiskNumber, String)> {
+    let of = |member: &Arc<Member>| {
+        let change = member.room.change(world.monotonic())?;
+        let disk = format!(
+            "disk {} ({}) in failure group {}",
+            member.name(),
+            member.path(),
+            member.failure_group
+        );
+        let (severity, text) = match change {
+            full::Change::Full(from) => {
+                (Severity::Alarm, format!("{disk}: writes wait: {}", no_room(&from.words)))
+            }
+            full::Change::Over => {
+                (Severity::Note, format!("{disk}: writes find room again, and go on"))
+            }
+        };
+        Some((severity, member.number, text))
+    };
+    members.values().filter_map(of).collect()
+}
 
 impl Data {
     /// Looks at all disks every second.
@@ -35,7 +64,9 @@ impl Data {
                 world.sleep(LOOK).await;
                 let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
                 if !group.is_stopping() {
-                    group.tell_of_full_disks();
+                    for (severity, disk, text) in full_disks(&group.members, &*group.world) {
+                        group.tell(severity, Some(disk), text);
+                    }
                     group.judge_disks().await;
                     if round.is_multiple_of(WINDOW.as_secs() / LOOK.as_secs()) {
                         group.compare_speeds().await;
@@ -44,28 +75,6 @@ impl Data {
             }
             None
         });
-    }
-
-    /// Says which disks have no room in the thin pool below them (`disk/full.rs`).
-    fn tell_of_full_disks(&self) {
-        for member in self.members.values() {
-            let Some(change) = member.room.change(self.world.monotonic()) else { continue };
-            let name = member.name();
-            let disk = format!(
-                "disk {name} ({}) in failure group {}",
-                member.path(),
-                member.failure_group
-            );
-            let (severity, text) = match change {
-                full::Change::Full(pool) => {
-                    (Severity::Alarm, format!("{disk}: writes wait: {}", no_room(&pool)))
-                }
-                full::Change::Over => {
-                    (Severity::Note, format!("{disk}: writes find room again, and go on"))
-                }
-            };
-            self.tell(severity, Some(member.number), text);
-        }
     }
 
     /// Takes disks offline that fail too often, or says that they cannot be spared.

@@ -31,7 +31,7 @@ pub mod data;
 pub(crate) mod discard_pace;
 pub(crate) mod discards;
 mod disk_failure;
-mod disk_health;
+pub(crate) mod disk_health;
 pub(crate) mod disputes;
 pub mod failed_flush;
 pub(crate) mod latency_probe;

@@ -54,6 +54,7 @@ use crate::{
         catalog_mirrors::CatalogMirrors,
         data::Data,
         discards::Discards,
+        disk_health,
         disputes::Disputes,
         failed_flush::{FailedFlushes, LOST_BEFORE, NO_BOOT},
         move_waits::MoveWaits,
@@ -88,6 +89,7 @@ use crate::{
     words::counted,
     world::World,
 };
+use futures::future::{self, Either};
 use plinth_format::{
     DiskNumber, Layout, Piece,
     activity::{ActivityLog, Region},
@@ -96,6 +98,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -168,22 +171,48 @@ async fn mount_disks(
     let claimed = claim_members(&request.world, request.name).await?;
     let decision = decide(request, &claimed).await?;
     let disks = open_members(request, &decision, &claimed).await?;
-    record_mount(request, &decision, &disks).await?;
-    let catalog = open_catalog(request, &decision, &disks, opened).await?;
-    let pending = resolve_pending(request, &decision, &disks, &catalog).await?;
-    let stale = mark_stale(request, &decision, &disks, &catalog).await?;
-    let extents = read_extents(request, &decision, &disks, &catalog).await?;
+    let members = Arc::clone(&disks.members);
+    let mounted = Box::pin(mount_members(request, &decision, &claimed, disks, opened));
+    match future::select(mounted, Box::pin(tell_of_full_disks(request, &members))).await {
+        Either::Left((mounted, _)) => mounted,
+        Either::Right((never, _)) => match never {},
+    }
+}
+
+/// Until the group looks after its disks itself. Without room a mount waits, as writes do.
+async fn tell_of_full_disks(request: &MountRequest<'_>, members: &Members) -> Infallible {
+    loop {
+        request.world.sleep(disk_health::LOOK).await;
+        for (severity, disk, text) in disk_health::full_disks(members, &*request.world) {
+            request.tell(severity, Some(disk), text);
+        }
+    }
+}
+
+/// The steps from 4 on.
+async fn mount_members(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    claimed: &Claimed,
+    disks: Disks,
+    opened: &mut Option<Arc<DiskStore>>,
+) -> Result<Arc<Group>> {
+    record_mount(request, decision, &disks).await?;
+    let catalog = open_catalog(request, decision, &disks, opened).await?;
+    let pending = resolve_pending(request, decision, &disks, &catalog).await?;
+    let stale = mark_stale(request, decision, &disks, &catalog).await?;
+    let extents = read_extents(request, decision, &disks, &catalog).await?;
     let attributes = read_attributes(request, &disks, &catalog).await?;
     let (rebalance, is_all_discarded) = (attributes.rebalance, attributes.is_all_discarded);
     let watch = Arc::clone(&disks.watch);
     let parts = Parts { attributes, extents, stale, pending, catalog, disks };
-    let group = build_group(request, &decision, parts).await?;
+    let group = build_group(request, decision, parts).await?;
     group
-        .start(&decision, request.purpose, rebalance, request.connections)
+        .start(decision, request.purpose, rebalance, request.connections)
         .await
         .map_err(|error| request.unreadable(error))?;
     if request.purpose == Purpose::Serve {
-        serve(request, &decision, &claimed, &group, is_all_discarded).await;
+        serve(request, decision, claimed, &group, is_all_discarded).await;
     }
     watch.serves.store(request.purpose == Purpose::Serve, Ordering::Relaxed);
     Ok(group)

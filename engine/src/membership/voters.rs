@@ -243,6 +243,10 @@ impl Voters {
         let is_full = is_lack_of_room(reason);
         let mut expelled = false;
         let expelled_here = &mut expelled;
+        if is_full {
+            // Not inside the change: each may wait a little.
+            self.members.values().for_each(|member| member.ask_pool());
+        }
         let change = self.change(|next| {
             if next.disk(number).is_none_or(|disk| disk.state == DiskState::Offline) {
                 return Ok(false);
@@ -434,7 +438,7 @@ impl Voters {
     /// R5 for one disk that is to go for `reason`, given the states in `membership`. A disk that
     /// cannot be read is no current mirror; and if the disk goes because it is silent, another one
     /// that is silent, or has just been, is none either (R2): both may be on one array. The same
-    /// holds for disks without room (`disk/full.rs`).
+    /// holds for disks without room, and for those on the pool of one (`disk/full.rs`).
     ///
     /// # Errors
     /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] if it was silent or had no room, and
@@ -456,8 +460,10 @@ impl Voters {
                 if member.is_some_and(|member| !member.room.is_short()) {
                     return Err(Refusal::Answers);
                 }
-                self.can_spare_for(membership, number, |member| {
-                    !member.health.is_unreadable() && !member.room.is_short()
+                self.can_spare_for(membership, number, |other| {
+                    let is_full_too = other.room.is_short()
+                        || member.is_some_and(|member| other.room.shares_pool_with(&member.room));
+                    !other.health.is_unreadable() && !is_full_too
                 })
             }
             None => self.can_spare_for(membership, number, |member| !member.health.is_unreadable()),

@@ -125,6 +125,9 @@ struct DiskSpace {
     /// A bit per AU in use that was stained when it was allocated. [`Space::take_stain`] reads and
     /// clears it.
     taken_stained: Vec<u64>,
+    /// A bit per AU that was taken when a discard beside it left a part of a unit of the device.
+    /// Its next discard completes that unit.
+    completes: Vec<u64>,
     discarding: u32,
     /// These two without AUs that are reserved for a shrink.
     total: u32,
@@ -270,13 +273,14 @@ impl Space {
     }
 
     /// Takes back an allocation that came to nothing: the AU was not written. It is stained if it
-    /// was before. (Otherwise a request that asks for more than there is would have the same AUs
+    /// was before, or if it has a unit of the device to complete. (Otherwise a request that asks for more than there is would have the same AUs
     /// discarded each time it tries again, and each discard would make it try again.)
     ///
     /// # Panics
     /// If the AU is not in use.
     pub fn put_back(&mut self, disk: DiskNumber, au: Au) {
-        let was_stained = self.take_stain(disk, au);
+        let is_owing = self.disks.get(&disk).is_some_and(|space| space.completes(au));
+        let was_stained = self.take_stain(disk, au) || is_owing;
         self.cancel(disk, au);
         if let Some(space) = self.disks.get_mut(&disk)
             && space.state(au) == AuState::Free
@@ -349,8 +353,9 @@ impl Space {
     }
 
     /// Takes adjacent free AUs to be discarded, stained or not: the first that are not before
-    /// `from`, at most `most`, or what two units of the device need. Also the AU to go on from: the
-    /// last one that was taken, where a unit begins in it that others complete.
+    /// `from`, at most `most`, or what two units of the device need; and those before them that
+    /// share a unit with them, as in [`Self::take_to_discard`]. Also the AU to go on from: the last
+    /// one that was taken, where a unit begins in it that others complete.
     pub fn take_free_to_discard(
         &mut self,
         disk: DiskNumber,
@@ -375,8 +380,9 @@ impl Space {
                 "AU {au} of disk {disk} is {state:?}, not {:?}",
                 AuState::Discarding
             );
+            let is_owing = space.completes(au);
             space.set(au, AuState::Free);
-            if done {
+            if done && !is_owing {
                 space.stain(au, false);
             }
         }
@@ -533,6 +539,7 @@ impl DiskSpace {
             stains: 0,
             first_stain: 0,
             taken_stained: vec![0; words],
+            completes: vec![0; words],
             discarding: 0,
             total: 0,
             free: 0,
@@ -595,6 +602,10 @@ impl DiskSpace {
                 && !planted::has(Bug::StainsLostInCut)
             {
                 next.stain(au, true);
+            }
+            if layout.is_data(au) {
+                let (word, bit) = place(au);
+                next.completes[word] |= self.completes[word] & bit;
             }
         }
         // The content of the device there is unknown.
@@ -670,6 +681,7 @@ impl DiskSpace {
         let count = u32::try_from(count).expect("as many as a disk has");
         let (first, count) = self.with_neighbours(first, count, limits);
         first.run(count).for_each(|au| self.set(au, AuState::Discarding));
+        self.leave_to_neighbours(first, count, limits);
         Some((first, count))
     }
 
@@ -709,11 +721,42 @@ impl DiskSpace {
                 self.stain(behind, true);
             }
         }
+        let begin = match coarse.filter(|_| self.completes(first)) {
+            Some(limits) => self.with_neighbours(first, count, limits).0,
+            None => first,
+        };
+        let (first, count) = (begin, count + (first.0 - begin.0));
         for au in first.run(count) {
             self.stain(au, true);
             self.set(au, AuState::Discarding);
         }
+        if let Some(limits) = coarse {
+            self.leave_to_neighbours(first, count, limits);
+        }
         Some(((first, count), next))
+    }
+
+    /// Notes which AUs, taken now, complete the units of the device at the edges of a run that is
+    /// discarded.
+    fn leave_to_neighbours(&mut self, first: Au, count: u32, limits: &DiscardLimits) {
+        let end = Au(first.0 + count);
+        let touched = limits.outwards(self.layout.au_offset(first)..self.layout.au_offset(end));
+        let is_taken = |au: &Au| self.state(*au) != AuState::Free;
+        let is_before = |au: &Au| self.layout.au_offset(au.next()) > touched.start;
+        let mut before = (0..first.0).rev().map(Au).take_while(is_before);
+        let is_behind =
+            |au: &Au| au.0 < self.layout.au_count() && self.layout.au_offset(*au) < touched.end;
+        let mut behind = (end.0..).map(Au).take_while(is_behind);
+        for au in [before.find(is_taken), behind.find(is_taken)].into_iter().flatten() {
+            let (word, bit) = place(au);
+            self.completes[word] |= bit;
+        }
+    }
+
+    /// Whether the next discard of an AU completes units of the device.
+    fn completes(&self, au: Au) -> bool {
+        let (word, bit) = place(au);
+        self.completes.get(word).is_some_and(|word| word & bit != 0)
     }
 
     /// Adds the free AUs to a run that complete units of the device at its edges. Only those
@@ -770,6 +813,9 @@ impl DiskSpace {
             self.taken_stained[word] |= bit;
         } else {
             self.taken_stained[word] &= !bit;
+        }
+        if to == AuState::Discarding {
+            self.completes[word] &= !bit;
         }
         match self.state(au) {
             AuState::Free => self.free -= u32::from(!self.is_reserved_for_shrink(au)),
@@ -1040,11 +1086,19 @@ mod tests {
             let mut used: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
             let keep = used.split_off(50);
             let mut given_back = vec![false; 70 * MIB as usize / 512];
+            let mut reclaimed = Au(0);
             let mut discard_some = |space: &mut Space, runs: usize| {
-                for _ in 0..runs {
-                    let Some((first, count)) = space.take_to_discard(DISK, 3, &limits) else {
-                        return;
+                for run in 0..runs {
+                    let taken = match run % 2 {
+                        0 => space.take_to_discard(DISK, 3, &limits),
+                        _ => space.take_free_to_discard(DISK, reclaimed, 3, Some(&limits)).map(
+                            |(taken, next)| {
+                                reclaimed = next;
+                                taken
+                            },
+                        ),
                     };
+                    let Some((first, count)) = taken else { return };
                     let at = layout(70).au_offset(first);
                     for request in limits.requests(at..at + u64::from(count) * MIB) {
                         let sectors = request.start / 512..request.end / 512;
@@ -1056,9 +1110,15 @@ mod tests {
             while !used.is_empty() {
                 let which = numbers.below(used.len() as u64) as usize;
                 space.cancel(DISK, used.swap_remove(which));
+                // Allocations that come to nothing while others are discarded.
+                let taken = (0..numbers.below(4)).filter_map(|_| space.allocate_on(DISK));
+                let taken: Vec<Au> = taken.collect();
                 discard_some(&mut space, numbers.below(3) as usize);
+                taken.into_iter().for_each(|au| space.put_back(DISK, au));
             }
-            discard_some(&mut space, usize::MAX);
+            while space.stains(DISK) > 0 {
+                discard_some(&mut space, 1);
+            }
             assert_eq!(space.stains(DISK), 0);
             let is_free = |au: Au| space.state(DISK, au) == Some(AuState::Free);
             let sectors = (alignment / 512..70 * MIB / 512).step_by(granularity as usize / 512);

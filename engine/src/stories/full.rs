@@ -2,7 +2,8 @@
 //! the message names the disk, and everything goes on when there is room. `disk/full.rs`.
 
 use super::{silence::Healed, *};
-use crate::event::Severity;
+use crate::{catalog::on_disks, error::no_room, event::Severity, membership::voters::Refusal};
+use plinth_format::DiskNumber;
 
 impl Lab {
     /// From now on no write to these disks finds room, wherever it goes.
@@ -56,6 +57,38 @@ fn everything_waits_while_the_only_disk_has_no_room() {
     assert_eq!(lab.read(node, 1_000_000, 100_000), pattern(2, 100_000));
     assert_eq!(lab.read(grows, 0, 3_000_000), pattern(3, 3_000_000));
     lab.wait_for("the end to be told", || lab.told("writes find room again"));
+    lab.check();
+}
+
+/// A group is mounted after a crash while the catalog finds no room in its pool: the mount waits,
+/// says for what, and goes on when there is room.
+#[test]
+fn a_mount_that_finds_no_room_says_so_and_waits() {
+    let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A"]);
+    let node = lab.create_file("old");
+    lab.write(node, 0, &pattern(1, 3_000_000));
+    lab.sync(node);
+    let layout = lab.member(0).layout();
+    let catalog: Vec<_> = on_disks::units(&lab.group().voters.current())
+        .into_iter()
+        .map(|(_, au)| layout.au_offset(au)..layout.au_offset(au.next()))
+        .collect();
+    lab.kill();
+    lab.no_fuse();
+    lab.disks[0].faults(|faults| faults.no_room = catalog);
+    let world = lab.world();
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        let mount = scope.spawn(|| block_on(Group::mount(world, "DATA", false)));
+        lab.wait_for("the alarm", || lab.alarmed_of("disk DATA_0000"));
+        assert!(!mount.is_finished());
+        lab.empty();
+        let group = mount.join().expect("it goes on").expect("it mounts");
+        lab.wait_for("the end to be told", || lab.told("writes find room again"));
+        block_on(group.dismount(false)).expect("it dismounts");
+    });
+    lab.mount();
+    assert_eq!(lab.read(node, 0, 3_000_000), pattern(1, 3_000_000));
     lab.check();
 }
 
@@ -126,6 +159,45 @@ fn a_removed_file_makes_room_while_the_engine_itself_waits_for_room() {
     lab.empty();
     lab.wait_for("the regions to be closed", || lab.group().activity.regions().is_empty());
     assert_eq!(lab.read(kept, 0, 3_000_000), pattern(1, 3_000_000));
+    lab.check();
+}
+
+/// Both disks take their space from one pool, and one is the first to find no room: it does not go
+/// OFFLINE for the other, which is next.
+#[test]
+fn a_full_disk_does_not_go_offline_for_another_one_on_its_pool() {
+    let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("old");
+    lab.write(node, 0, &pattern(1, 3_000_000));
+    lab.sync(node);
+    for disk in &lab.disks {
+        disk.faults(|faults| faults.pool = Some("one".to_owned()));
+    }
+    let expelled = |disk: u16| {
+        let reason = || lab.member(usize::from(disk)).room.is_short();
+        lab.wait_for("a write that finds no room", reason);
+        block_on(lab.group().voters.expel(DiskNumber(disk), &no_room("it").to_string(), false))
+    };
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        lab.fill_pools(&[1]);
+        let write = scope.spawn(|| lab.write(node, 0, &pattern(2, 3_000_000)));
+        assert_eq!(expelled(1), Err(Refusal::WouldLoseData));
+        let patience = lab.member(1).room.patience();
+        block_on(lab.world.sleep(patience * 2));
+        assert_eq!(lab.state(1), DiskState::Online);
+        lab.empty();
+        write.join().expect("it goes on");
+    });
+    // The others on pools of their own: it goes.
+    for (disk, pool) in lab.disks.iter().zip(["one", "two", "three"]) {
+        disk.faults(|faults| faults.pool = Some(pool.to_owned()));
+    }
+    lab.fill_pools(&[1]);
+    lab.write(node, 0, &pattern(3, 3_000_000));
+    assert_eq!(lab.state(1), DiskState::Offline);
+    assert_eq!(lab.read(node, 0, 3_000_000), pattern(3, 3_000_000));
+    lab.empty();
     lab.check();
 }
 

@@ -5,7 +5,7 @@ use super::{Image, Numbers, lock};
 use crate::{
     completion::{Completer, Completion, Done, completion},
     world::{
-        Disk, Identity, Io, Sectors,
+        Disk, Identity, Io, Sectors, SpaceFrom,
         discard_limits::{DiscardLimits, DiscardMeans, NoDiscards},
     },
 };
@@ -44,6 +44,8 @@ pub struct Faults {
     pub worn: Vec<std::ops::Range<u64>>,
     /// Byte ranges in which writes find no room, as on a full thin pool.
     pub no_room: Vec<std::ops::Range<u64>>,
+    /// The pool that its space comes from.
+    pub pool: Option<String>,
     /// Byte ranges in which durable writes succeed and change nothing.
     pub lost_when_durable: Vec<std::ops::Range<u64>>,
     /// As `bad`, until they are written.
@@ -484,6 +486,11 @@ impl Disk for OpenDisk {
 
     fn discards(&self) -> Result<DiscardLimits, NoDiscards> {
         self.disk.discards
+    }
+
+    fn space_from(&self) -> SpaceFrom {
+        let words = format!("the storage below {}", self.disk.path);
+        SpaceFrom { words, pool: lock(&self.disk.medium).faults.pool.clone() }
     }
 
     fn submit(&self, io: Io) -> Completion {

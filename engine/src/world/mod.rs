@@ -26,7 +26,7 @@ use crate::{
     },
 };
 use futures::{Stream, StreamExt};
-use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, io, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
 /// A future that can move between threads.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -96,10 +96,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn allocated(&self) -> Option<u64> {
         None
     }
-    /// Where its space comes from if it is thin, in words for the operator who is to make room: a
-    /// thin pool, a file system. Waits a little at most.
-    fn space_from(&self) -> String {
-        format!("the storage below {}", self.present_path())
+    /// Those of the bytes in `ranges` that take no space in the file system, where that can be seen.
+    /// Waits a little at most.
+    fn unwritten(&self, _ranges: &[Range<u64>]) -> Option<u64> {
+        None
+    }
+    /// Where its space comes from if it is thin. Waits a little at most.
+    fn space_from(&self) -> SpaceFrom {
+        SpaceFrom { words: format!("the storage below {}", self.present_path()), pool: None }
     }
     /// Whether it is a rotating disk: its beginning is faster than its end.
     fn rotates(&self) -> bool {
@@ -128,6 +132,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The present user of the disk, in words for the operator: a mount, a loop device. It must not
     /// be taken then.
     fn user(&self) -> Option<String>;
+}
+
+/// Where the space of a thin disk comes from: a thin pool, a file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceFrom {
+    /// In words for the operator who is to make room.
+    pub words: String,
+    /// The same of two disks if they share it. `None`: not known, as with arrays.
+    pub pool: Option<String>,
 }
 
 /// The identity of a device: two paths with the same identity are one device.

@@ -251,13 +251,12 @@ impl SimGroup {
                 continue;
             };
             let lent = disk.lends(&places);
-            if lent > 0 {
-                let first =
-                    places.iter().find(|place| disk.lends(std::slice::from_ref(*place)) > 0);
+            if let Some(first) = lent.first() {
                 return Err(format!(
-                    "{}: {} still lends {lent} unused blocks, such as in {first:?}",
+                    "{}: {} still lends {} unused blocks, such as that at {first}",
                     self.name,
-                    disk.label()
+                    disk.label(),
+                    lent.len()
                 ));
             }
         }

@@ -124,7 +124,7 @@ fn units_larger_than_aus_go_back_when_all_of_them_is_free() {
         let lent = |lab: &Lab| {
             let unused = block_on(lab.group().unused()).expect("the catalog can be read");
             let of_disks = lab.disks().into_iter().zip(unused);
-            of_disks.map(|(disk, (_, places))| disk.lends(&places)).sum::<usize>()
+            of_disks.map(|(disk, (_, places))| disk.lends(&places).len()).sum::<usize>()
         };
         let check = |lab: &Lab| {
             lab.wait_until_all_is_discarded();

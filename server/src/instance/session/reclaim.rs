@@ -101,6 +101,7 @@ mod tests {
             size: 1000 << 20,
             used: 200 << 20,
             metadata: 10 << 20,
+            unwritten: 0,
             cut_off: 0,
             allocated,
             takes_discards: allocated.is_some(),
