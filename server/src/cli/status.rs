@@ -35,9 +35,10 @@ const NAMED_MAX: usize = 3;
 /// Columns of the screen before the text.
 const INDENT: usize = 16;
 
-/// Say whether all is well: what each group can lose, its free space and latency, and what is not
-/// as it should be, with the statement that mends it. The exit code is 0 if all is well, 1 if
-/// something is degraded, 2 if it is critical, 3 if it is not known: as Nagios has it.
+/// Say whether all is well, and which statement mends what is not.
+///
+/// The exit code is 0 if all is well, 1 if something is degraded, 2 if it is critical, 3 if it is
+/// not known: as Nagios has it.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// This group alone.
@@ -94,11 +95,14 @@ struct Line {
     unit: Option<String>,
 }
 
-const ROWS: &str = "SELECT group_name, severity, kind, subject, detail, remedy, value, unit FROM v$asm_health";
+const ROWS: &str =
+    "SELECT group_name, severity, kind, subject, detail, remedy, value, unit FROM v$asm_health";
 
 impl Line {
     fn of(row: &[Value]) -> Option<Self> {
-        let [group, severity, kind, subject, detail, remedy, value, unit] = row else { return None };
+        let [group, severity, kind, subject, detail, remedy, value, unit] = row else {
+            return None;
+        };
         let text = |value: &Value| match value {
             Value::Text(text) => Some(text.clone()),
             _ => None,
@@ -308,7 +312,13 @@ impl Run for Status {
 mod tests {
     use super::*;
 
-    fn row(group: Option<&str>, severity: &str, kind: &str, subject: &str, detail: &str) -> Vec<Value> {
+    fn row(
+        group: Option<&str>,
+        severity: &str,
+        kind: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Vec<Value> {
         let text = |text: &str| Value::Text(text.to_owned());
         let remedy = if severity == "OK" { Value::Null } else { text("MEND IT") };
         vec![
@@ -360,6 +370,9 @@ mod tests {
             Answer::of(&table(vec![row(None, "NOTE", "UNUSED DISK", "/x", "a disk")]), None);
         assert_eq!((answer.state, answer.summary.as_str()), (State::Ok, "no disk group"));
         let json: serde_json::Value = serde_json::from_str(&answer.json()).expect("JSON");
-        assert_eq!((&json["exit_code"], &json["rows"][0]["kind"]), (&0.into(), &"UNUSED DISK".into()));
+        assert_eq!(
+            (&json["exit_code"], &json["rows"][0]["kind"]),
+            (&0.into(), &"UNUSED DISK".into())
+        );
     }
 }

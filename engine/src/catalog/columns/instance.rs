@@ -122,7 +122,12 @@ const HEALTH: &[Column] = &[
         "`OK`: a fact; `NOTE`: worth knowing, and no trouble; `WARNING`; `CRITICAL`",
     ),
     column("kind", Text, Instance, "what kind of fact or finding it is: the tables below"),
-    column("subject", Text, Instance, "the disk, failure group, path or operation; NULL: the group"),
+    column(
+        "subject",
+        Text,
+        Instance,
+        "the disk, failure group, path or operation; NULL: the group",
+    ),
     column("detail", Text, Instance, "the case, in words"),
     column(
         "remedy",

@@ -670,7 +670,12 @@ pub(super) const VIEWS: &[View] = &[
                 Live,
                 "how many extents have fewer mirrors that can be read now than they should",
             ),
-            column("mirrors_left", Integer, Live, "of the worst of these extents; NULL: none is short"),
+            column(
+                "mirrors_left",
+                Integer,
+                Live,
+                "of the worst of these extents; NULL: none is short",
+            ),
             column(
                 "used_percent",
                 Integer,
@@ -697,12 +702,7 @@ pub(super) const VIEWS: &[View] = &[
                 ),
                 "when the last scrub of the whole group ended; NULL: there was none",
             ),
-            column(
-                "scrub_age",
-                Integer,
-                Live,
-                "seconds since then, or since the group was made",
-            ),
+            column("scrub_age", Integer, Live, "seconds since then, or since the group was made"),
             column(
                 "scrub_due",
                 Text,

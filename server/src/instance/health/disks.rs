@@ -66,8 +66,9 @@ fn offline(group: &str, facts: &GroupFacts, host: &HostFacts) -> Vec<Finding> {
     for (name, offline) in away {
         let of_group = disks.iter().filter(|disk| disk.text("failgroup") == name).count();
         if offline.len() > 1 && offline.len() == of_group {
-            let detail =
-                format!("all {of_group} disks of the failure group are OFFLINE: see why in the alert log");
+            let detail = format!(
+                "all {of_group} disks of the failure group are OFFLINE: see why in the alert log"
+            );
             let online = format!("ALTER DISKGROUP {group} ONLINE DISKS IN FAILGROUP {name}");
             all.push(Finding::new(Warning, Kind::DiskOffline, detail).on(name).mended_by(online));
             continue;
@@ -118,18 +119,13 @@ fn hung_or_full(group: &str, facts: &GroupFacts, disk: &Row) -> Option<Finding> 
         "HUNG" => {
             let may_go =
                 facts.failure_group(disk.text("failgroup")).is_some_and(|row| row.is("may_go"));
-            let remedy =
-                may_go.then(|| format!("ALTER DISKGROUP {group} OFFLINE DISK {name}"));
+            let remedy = may_go.then(|| format!("ALTER DISKGROUP {group} OFFLINE DISK {name}"));
             let what = if may_go {
                 "the disk does not answer"
             } else {
                 "the disk does not answer, and cannot be spared: what needs it waits. Make its path work again"
             };
-            Some(
-                Finding::new(Critical, Kind::DiskHung, what)
-                    .on(name)
-                    .maybe_mended_by(remedy),
-            )
+            Some(Finding::new(Critical, Kind::DiskHung, what).on(name).maybe_mended_by(remedy))
         }
         "FULL" => {
             let is_it = |row: &&Row| row.text("name") == name && row.text("kind") == "NO ROOM";
@@ -145,8 +141,7 @@ fn hung_or_full(group: &str, facts: &GroupFacts, disk: &Row) -> Option<Finding> 
 /// Disks with errors since the last scrub of the group, and slow ones.
 fn errors(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
     let scrubbed = facts.protection().map_or("", |row| row.text("scrub_time"));
-    let recent =
-        Time::of_unix(crate::alert::now().saturating_sub(SLOW_RECENT)).in_second().text();
+    let recent = Time::of_unix(crate::alert::now().saturating_sub(SLOW_RECENT)).in_second().text();
     let mut bad: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut all = Vec::new();
     for row in facts.rows("v$asm_error") {
@@ -197,7 +192,8 @@ fn single(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
     let finding = |row: &Row| {
         let name = row.text("name");
         let detail = "the failure group has one disk, and others have several: a disk that fails there takes all of it. Add a disk to it";
-        let remedy = spares.iter().max_by_key(|spare| spare.size).map(|spare| add(group, name, spare));
+        let remedy =
+            spares.iter().max_by_key(|spare| spare.size).map(|spare| add(group, name, spare));
         Finding::new(Note, Kind::SingleDisk, detail).on(name).maybe_mended_by(remedy)
     };
     groups.iter().filter(is_regular).filter(|row| row.number("disks") == 1).map(finding).collect()

@@ -17,7 +17,16 @@ const ASKED: [(&str, &[&str]); 7] = [
     ("v$asm_diskgroup", &["type", "state"]),
     (
         "v$asm_disk",
-        &["name", "failgroup", "failgroup_type", "mode_status", "state", "path", "os_mb", "what_if"],
+        &[
+            "name",
+            "failgroup",
+            "failgroup_type",
+            "mode_status",
+            "state",
+            "path",
+            "os_mb",
+            "what_if",
+        ],
     ),
     (
         "v$asm_failgroup",
@@ -68,8 +77,7 @@ const ASKED: [(&str, &[&str]); 7] = [
 
 /// Columns of files that lack mirrors, the most exposed first.
 const SHORT_FILES: &[&str] = &["name", "files"];
-const OF_SHORT_FILES: &str =
-    "SELECT name, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number LIMIT 3";
+const OF_SHORT_FILES: &str = "SELECT name, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number LIMIT 3";
 
 /// A row, whose values are found by the names of their columns.
 #[derive(Debug, Clone)]

@@ -44,8 +44,7 @@ fn state(group: &str, facts: &GroupFacts) -> Finding {
     } else {
         format!(" in {}", counted(groups as u64, "failure group"))
     };
-    let detail =
-        format!("{word}, {redundancy} redundancy, {}{of}", counted(count as u64, "disk"));
+    let detail = format!("{word}, {redundancy} redundancy, {}{of}", counted(count as u64, "disk"));
     let used = facts.protection().map_or(0, |row| row.number("used_percent"));
     let finding = Finding::new(Ok, Kind::Group, detail).measuring(used as f64, Unit::Percent);
     if word != "RESTRICTED" {
@@ -114,10 +113,9 @@ fn free_space(facts: &GroupFacts, row: &Row) -> Finding {
         );
     }
     if row.is("restorable") {
-        let of = row.maybe_text("bound_by").map_or_else(
-            || "a failure group".to_owned(),
-            |name| format!("failure group {name}"),
-        );
+        let of = row
+            .maybe_text("bound_by")
+            .map_or_else(|| "a failure group".to_owned(), |name| format!("failure group {name}"));
         how += &format!(", less {} that repair the loss of {of}", size(bytes("reserve_bytes")));
     } else {
         how += ", with nothing kept for the loss of a failure group";
@@ -153,10 +151,7 @@ fn latencies(latency: &Latency) -> [Finding; 2] {
             _ => finding.measuring(class.mean_micros, Unit::Microseconds),
         }
     };
-    [
-        of(Kind::ReadLatency, "read", latency.reads),
-        of(Kind::WriteLatency, "write", latency.writes),
-    ]
+    [of(Kind::ReadLatency, "read", latency.reads), of(Kind::WriteLatency, "write", latency.writes)]
 }
 
 fn micros(micros: f64) -> String {
@@ -416,11 +411,11 @@ mod tests {
         let even = free_space(&facts, &row(6 * gib, 3 * gib, 2 * gib, "Y"));
         assert_eq!(
             even.detail,
-            "2.0 GiB can be written safely: 6.0 GiB free / 2 mirrors = 3.0 GiB, less 1.0 GiB that repair the loss of failure group SHELF1"
+            "2 GiB can be written safely: 6 GiB free / 2 mirrors = 3 GiB, less 1 GiB that repair the loss of failure group SHELF1"
         );
         assert_eq!(even.value, Some((2.0 * gib as f64, Unit::Bytes)));
         let uneven = free_space(&facts, &row(6 * gib, 2 * gib, 2 * gib, "N"));
-        assert!(uneven.detail.contains("of which 2.0 GiB fit"), "{uneven:?}");
+        assert!(uneven.detail.contains("of which 2 GiB fit"), "{uneven:?}");
         assert!(uneven.detail.contains("(two are too few)"), "{uneven:?}");
     }
 
@@ -433,9 +428,13 @@ mod tests {
             Row::new(COLUMNS, vec![text("REBALANCE"), text(state), done, work, minutes, error])
         };
         let runs = operation("DATA", &row("RUN", Value::Integer(3), Value::Null)).expect("it runs");
-        assert!(runs.detail.starts_with("50 of 200 done, ends in about 3 minutes, at "), "{runs:?}");
+        assert!(
+            runs.detail.starts_with("50 of 200 done, ends in about 3 minutes, at "),
+            "{runs:?}"
+        );
         assert_eq!(runs.value, Some((25.0, Unit::Percent)));
-        let failed = operation("DATA", &row("ERRS", Value::Null, text("no room"))).expect("it is told");
+        let failed =
+            operation("DATA", &row("ERRS", Value::Null, text("no room"))).expect("it is told");
         assert_eq!((failed.severity, failed.detail.as_str()), (Warning, "failed: no room"));
         assert_eq!(failed.remedy.as_deref(), Some("ALTER DISKGROUP DATA REBALANCE"));
         assert_eq!(operation("DATA", &row("DONE", Value::Null, Value::Null)), None);

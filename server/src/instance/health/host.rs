@@ -91,9 +91,11 @@ impl HostFacts {
     ) -> Vec<Finding> {
         let mut all = self.not_mounted(groups);
         all.extend(preferences(preferred, groups, answers, &self.groups_seen()));
-        all.extend(self.trouble.iter().map(|trouble| {
-            Finding::new(Warning, Kind::Discovery, trouble.as_str())
-        }));
+        all.extend(
+            self.trouble
+                .iter()
+                .map(|trouble| Finding::new(Warning, Kind::Discovery, trouble.as_str())),
+        );
         all.extend(self.silent.iter().map(|(path, seconds)| {
             let detail = format!(
                 "the device has not answered for {}. Make its path work again, or take it out of asm_diskstring",
@@ -122,9 +124,11 @@ impl HostFacts {
         }
         let finding = |(group, is_held): (&str, bool)| {
             let found = match is_held {
-                true => {
-                    Finding::new(Note, Kind::NotMounted, "an engine of another instance has its disks")
-                }
+                true => Finding::new(
+                    Note,
+                    Kind::NotMounted,
+                    "an engine of another instance has its disks",
+                ),
                 false => Finding::new(
                     Warning,
                     Kind::NotMounted,
@@ -141,9 +145,7 @@ impl HostFacts {
 /// A disk that no group uses; if one group alone is mounted, the statement adds it there.
 fn unused(spare: &Spare, answers: &[(String, Arc<GroupFacts>)]) -> Finding {
     let remedy = match answers {
-        [(group, facts)] => {
-            super::disks::addition(group, facts, std::slice::from_ref(spare))
-        }
+        [(group, facts)] => super::disks::addition(group, facts, std::slice::from_ref(spare)),
         _ => None,
     };
     let detail = format!("a disk of {} that no disk group uses", super::size(spare.size as f64));
@@ -177,8 +179,7 @@ fn preferences(
         quoted(&left.join(", "))
     );
     let finding = |(group, name): (&str, &str)| {
-        let detail =
-            "asm_preferred_read_failure_groups prefers a failure group that is not there: reads go by measurement alone";
+        let detail = "asm_preferred_read_failure_groups prefers a failure group that is not there: reads go by measurement alone";
         Finding::new(Warning, Kind::Preferred, detail)
             .on(format!("{group}.{name}"))
             .mended_by(remedy.as_str())

@@ -10,7 +10,8 @@ impl Context {
     pub(super) fn of_health(&self) -> Vec<Vec<(&'static str, Value)>> {
         let rows = self.instance.health().into_iter();
         rows.map(|found| {
-            let (group, name) = found.group.map_or((0, None), |(number, name)| (number, Some(name)));
+            let (group, name) =
+                found.group.map_or((0, None), |(number, name)| (number, Some(name)));
             let value = found.value;
             vec![
                 ("group_number", number(group)),
