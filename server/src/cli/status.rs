@@ -213,7 +213,9 @@ impl Answer {
         }
         let state = lines.iter().map(Line::state).max().unwrap_or(State::Ok);
         let mut worst: Vec<&Line> = lines.iter().filter(|line| line.state() > State::Ok).collect();
-        worst.sort_by_key(|line| std::cmp::Reverse(line.state()));
+        // Of equally grave ones those that are the cause of others come first.
+        let is_cause = |line: &Line| line.kind.contains("ENGINE") || line.kind.starts_with("DISK");
+        worst.sort_by_key(|line| (std::cmp::Reverse(line.state()), !is_cause(line)));
         let summary = if worst.is_empty() {
             match groups_of(&lines).into_iter().flatten().count() {
                 0 => "no disk group".to_owned(),

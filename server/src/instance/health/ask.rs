@@ -94,9 +94,10 @@ impl Instance {
     fn ask(&self, group: &str, what: What, began: Instant) {
         let asked = match what {
             What::Facts => self.facts_of(group),
-            What::Counters => self.engine(group).and_then(|engine| {
-                Ok(GroupFacts { sample: Sample::ask(&engine)?, ..GroupFacts::default() })
-            }),
+            What::Counters => {
+                let asked = self.engine(group).and_then(|engine| Sample::ask(&engine));
+                asked.map(GroupFacts::of_counters)
+            }
         };
         let mut slots = lock(&self.asking.slots);
         let slot = slots.entry(group.to_owned()).or_default();

@@ -179,6 +179,11 @@ impl GroupFacts {
             .collect()
     }
 
+    /// Nothing but counters.
+    pub(super) fn of_counters(sample: Sample) -> Self {
+        Self { sample, ..Self::default() }
+    }
+
     #[cfg(test)]
     pub(super) fn of(rows: Vec<(&'static str, Vec<Row>)>) -> Self {
         Self { rows: rows.into_iter().collect(), ..Self::default() }

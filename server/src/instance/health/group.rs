@@ -135,7 +135,12 @@ fn latencies(latency: &Latency) -> [Finding; 2] {
     let of = |kind, what: &str, class: Class| {
         let p99 = class
             .p99_below
-            .map(|below| format!("; 99 of 100 of all on the disks under {}", micros(below as f64)))
+            .map(|below| {
+                format!(
+                    "; of all {what}s on the disks 99 of 100 took less than {}",
+                    micros(below as f64)
+                )
+            })
             .unwrap_or_default();
         let detail = match class.count {
             0 => format!("no {what} of a file {over}{p99}"),
@@ -215,7 +220,9 @@ fn protection(group: &str, facts: &GroupFacts, row: &Row, host: &HostFacts) -> V
     let reached = row.number("voters_reached");
     if reached < wanted {
         let detail = format!(
-            "{voters} disks vote and {reached} of them can be written; with every disk ONLINE {wanted} would"
+            "{} {}, and {reached} can be written; with every disk ONLINE {wanted} would vote",
+            counted(voters, "disk"),
+            if voters == 1 { "votes" } else { "vote" }
         );
         all.push(
             Finding::new(Warning, MissingVoter, detail)

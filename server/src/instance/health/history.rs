@@ -15,6 +15,8 @@ use std::{
 
 /// The time over which a latency is shown.
 const MINUTE: Duration = Duration::from_secs(60);
+/// A latency over less than this is one of a few requests: then it is shown since the mount.
+const SPAN_MIN: Duration = Duration::from_secs(10);
 /// Most samples: more than there are in a minute.
 const SAMPLES_MAX: usize = 32;
 /// The purpose of I/O that programs wait for.
@@ -166,7 +168,8 @@ impl History {
         while self.0.get(1).is_some_and(is_old) || self.0.len() >= SAMPLES_MAX {
             self.0.pop_front();
         }
-        let latency = sample.since(self.0.front());
+        let is_long = |before: &&Sample| sample.at.saturating_duration_since(before.at) >= SPAN_MIN;
+        let latency = sample.since(self.0.front().filter(is_long));
         self.0.push_back(sample);
         Some(latency)
     }
