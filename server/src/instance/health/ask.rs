@@ -54,8 +54,8 @@ struct Asked {
 /// What is known of a group.
 pub(super) enum Answer {
     Facts(Arc<GroupFacts>),
-    /// No engine serves it; why.
-    Refused(String),
+    /// No engine serves it, or its engine refuses to tell.
+    Refused(AdminError),
     /// Its engine has been asked this long ago, and has not answered.
     Silent(Duration),
 }
@@ -141,7 +141,7 @@ impl Instance {
             {
                 return match result {
                     Ok(facts) => Answer::Facts(Arc::clone(facts)),
-                    Err(error) => Answer::Refused(error.to_string()),
+                    Err(error) => Answer::Refused(error.clone()),
                 };
             }
             let now = Instant::now();

@@ -31,7 +31,10 @@ use super::Instance;
 use crate::text::bytes_pretty;
 use ask::Answer;
 use host::HostFacts;
-use plinth_engine::{admin::HeaderStatus, words::counted};
+use plinth_engine::{
+    admin::{AdminError, Code, HeaderStatus},
+    words::counted,
+};
 use std::{
     fs,
     sync::{Arc, mpsc},
@@ -103,6 +106,7 @@ kinds! {
     NotMounted = "NOT MOUNTED",
     NoEngine = "NO ENGINE",
     EngineSilent = "ENGINE SILENT",
+    EngineRefuses = "ENGINE REFUSES",
     WritesWait = "WRITES WAIT",
     DiskOffline = "DISK OFFLINE",
     DiskSyncing = "DISK SYNCING",
@@ -222,7 +226,10 @@ impl Instance {
             let answer = self.answer_of(group, began, deadline);
             let found = match &answer {
                 Answer::Facts(facts) => group::findings(group, facts, &host),
-                Answer::Refused(why) => vec![self.without_engine(group, why)],
+                Answer::Refused(error) if matches!(error.code, Code::NotMounted | Code::Io) => {
+                    vec![self.without_engine(group, &error.to_string())]
+                }
+                Answer::Refused(error) => vec![refusing_engine(group, error)],
                 Answer::Silent(since) => vec![self.silent_engine(group, *since)],
             };
             let of_group = Some((*number, group.clone()));
@@ -292,6 +299,15 @@ impl Instance {
             .maybe_mended_by(remedy)
             .measuring(since.as_secs_f64(), Unit::Seconds)
     }
+}
+
+/// The engine serves the group, and cannot tell how it is: it is of another version.
+fn refusing_engine(group: &str, error: &AdminError) -> Finding {
+    let detail = format!(
+        "its engine runs, and how the group is cannot be known: {error}. It may be of another version than the instance"
+    );
+    Finding::new(Severity::Warning, Kind::EngineRefuses, detail)
+        .mended_by(format!("plinth upgrade {group}"))
 }
 
 /// The state of a process, by the letter that the kernel has for it.
