@@ -94,7 +94,7 @@ impl Upkeep {
         reminder > 0 && age >= reminder
     }
 
-    /// What is due now.
+    /// The levels at this moment.
     pub(crate) fn due(&self) -> Due {
         let (used_percent, attributes) = (self.used_percent(), self.attributes());
         let (warning, critical) = (attributes.space_warning, attributes.space_critical);

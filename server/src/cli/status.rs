@@ -14,7 +14,8 @@
 //! plugin's reader would take what follows for performance data, too.
 //!
 //! The instance asks engines and disks without waiting for those that hang. This command waits for
-//! the instance for a limited time only: an instance that hangs is UNKNOWN, as one that does not run.
+//! the instance for a limited time only: an instance that hangs is UNKNOWN, as one that does not
+//! run.
 
 use super::{
     Result,

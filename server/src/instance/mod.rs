@@ -149,7 +149,7 @@ pub struct Instance {
     /// Held while members are protected or released.
     filter: Mutex<filter::Known>,
     sessions: Arc<Sessions>,
-    /// What engines have answered about the health of their groups.
+    /// Answers of engines about the health of their groups.
     asking: health::Asking,
     /// When it started: nanoseconds since 1970.
     began: i64,

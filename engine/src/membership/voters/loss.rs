@@ -2,7 +2,7 @@
 //! `v$asm_failgroup` and `v$asm_protection`.
 //!
 //! The rules are those by which one disk may go (`may_go`), asked for all disks of a failure group
-//! at once, and for a loss that nobody has announced:
+//! at once, and for a loss without a warning:
 //!
 //!   1. R5: each extent that has a current mirror keeps one. A disk counts if it is ONLINE, can be
 //!      read, and answers.
@@ -19,7 +19,7 @@ use plinth_format::{
     membership::{CatalogFile, DiskState, MemberDisk, Membership},
 };
 
-/// What would be left without a failure group.
+/// The consequences of losing a failure group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Loss {
     /// Extents that would keep no current mirror.
@@ -89,7 +89,7 @@ impl Voters {
             && self.members.get(&number).is_some_and(|member| is_sound(member))
     }
 
-    /// What the loss of a failure group would leave now.
+    /// The consequences of losing a failure group now.
     pub(crate) fn loss_of(&self, membership: &Membership, failure_group: &str) -> Loss {
         let leaves = |number: DiskNumber| {
             membership.disk(number).is_some_and(|disk| disk.failure_group == failure_group)

@@ -5,7 +5,8 @@
 //! however often its group is looked at, and the thread ends when the engine answers, ends, or has
 //! been silent for the time that the client allows.
 //!
-//! Beside that, counters are asked for every [`BETWEEN_SAMPLES`], for the latency of the last minute.
+//! Beside that, counters are asked for every [`BETWEEN_SAMPLES`], for the latency of the last
+//! minute.
 
 use super::{
     super::{Instance, Result},
@@ -45,13 +46,13 @@ struct Slot {
     history: History,
 }
 
-/// What came of asking.
+/// The result of asking.
 struct Asked {
     began: Instant,
     result: Result<Arc<GroupFacts>>,
 }
 
-/// What is known of a group.
+/// The knowledge of a group.
 pub(super) enum Answer {
     Facts(Arc<GroupFacts>),
     /// No engine serves it, or its engine refuses to tell.
@@ -60,7 +61,7 @@ pub(super) enum Answer {
     Silent(Duration),
 }
 
-/// What a thread asks for.
+/// The question of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Facts,

@@ -27,7 +27,7 @@ pub(super) enum Backing {
 /// Models of NVMe drives that a cloud makes out of storage that may be mirrored.
 const OF_CLOUDS: [&str; 3] = ["Elastic Block Store", "Google", "Microsoft"];
 
-/// What a disk at `path` is.
+/// The backing of the disk at `path`.
 pub(super) fn of(path: &str) -> Backing {
     let Ok(found) = fs::metadata(path) else {
         return Backing::Unknown("a path that cannot be looked at".to_owned());

@@ -169,7 +169,7 @@ impl GroupFacts {
         Ok(facts)
     }
 
-    /// What the disks are. One that hangs is not looked at: its path may hang, too.
+    /// The backing of each disk. One that hangs is not looked at: its path may hang, too.
     fn look_below(&self) -> Vec<(String, Backing)> {
         let disks = self.rows("v$asm_disk").iter();
         let answers = |disk: &&Row| disk.text("state") != "HUNG" && !disk.text("path").is_empty();

@@ -54,7 +54,7 @@ fn state(group: &str, facts: &GroupFacts) -> Finding {
     Finding { severity: Warning, ..finding }.mended_by(remedy)
 }
 
-/// What brings mirrors back.
+/// The statement that brings mirrors back.
 fn restore(group: &str, facts: &GroupFacts) -> String {
     match facts.is_degraded() {
         true => format!("ALTER DISKGROUP {group} ONLINE ALL"),
@@ -201,7 +201,7 @@ fn operation(group: &str, row: &Row) -> Option<Finding> {
     Some(Finding::new(Ok, Kind::Operation, detail).on(pass).measuring(percent, Unit::Percent))
 }
 
-/// What the group as a whole lacks.
+/// Findings about the group as a whole.
 fn protection(group: &str, facts: &GroupFacts, row: &Row, host: &HostFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     if row.is("writes_wait") {

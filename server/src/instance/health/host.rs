@@ -27,7 +27,7 @@ pub(super) struct Spare {
     pub size: u64,
 }
 
-/// What is known of the host.
+/// Facts of the host.
 #[derive(Debug, Default)]
 pub(super) struct HostFacts {
     survey: Vec<Survey>,

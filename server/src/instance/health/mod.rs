@@ -13,7 +13,7 @@
 //! Invariants:
 //!
 //!   1. An answer takes [`ANSWER_MAX`] at most, whatever hangs: engines and disks are asked by
-//!      threads that this one does not wait for any longer. What has not answered is a finding.
+//!      threads that this one does not wait for any longer. A thing that has not answered is a finding.
 //!   2. At most one thread asks an engine, however often a group is looked at (`ask.rs`).
 //!   3. Nothing is changed, and no lock is held while something is waited for.
 
@@ -261,7 +261,8 @@ impl Instance {
         }
     }
 
-    /// No engine answers for a group that shall be mounted: it has ended, and there is no other yet.
+    /// No engine answers for a group that shall be mounted: the last one has ended, and there is no
+    /// other yet.
     fn without_engine(&self, group: &str, why: &str) -> Finding {
         let detail = if self.is_between_engines(group) {
             format!(
