@@ -13,7 +13,7 @@
 //! Invariants:
 //!
 //!   1. An answer takes [`ANSWER_MAX`] at most, whatever hangs: engines and disks are asked by
-//!      threads that this one does not wait for any longer. A thing that has not answered is a finding.
+//!      threads that this one does not wait for any longer. Silence is a finding.
 //!   2. At most one thread asks an engine, however often a group is looked at (`ask.rs`).
 //!   3. Nothing is changed, and no lock is held while something is waited for.
 
