@@ -47,5 +47,6 @@ fn listen(
     }
     control::listen(&instance, control)?;
     instance.keep_filter()?;
+    instance.keep_history()?;
     Ok((instance, lock))
 }

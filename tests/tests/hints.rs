@@ -347,6 +347,66 @@ const FOLLOWED: &[(&str, &str)] = &[
         "ALTER DISKGROUP {} RECLAIM ZERO writes zeroes instead",
         "the same statement, in zeroes_are_written_over_what_is_free of reclaim.rs",
     ),
+    (
+        "ALTER DISKGROUP {group} ADD DISK {}",
+        "a_group_without_mirrors_is_led_to_mirrors, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} ADD FAILGROUP {failure_group} DISK {}",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} ONLINE DISKS IN FAILGROUP {name}",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} REPLACE DISK {name} WITH {}",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} ONLINE DISK {name}",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} OFFLINE DISK {name}",
+        "the same statement, given in the tests of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} OFFLINE DISK {name}; ALTER DISKGROUP {group} REPLACE DISK {name} WITH {path}",
+        "the same statements, one after the other, in the tests of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} SCRUB REPAIR",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} CONVERT REDUNDANCY TO NORMAL REBALANCE WAIT",
+        "a_group_without_mirrors_is_led_to_mirrors, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} DISMOUNT; ALTER DISKGROUP {group} MOUNT",
+        "how_a_group_is_mounted_is_seen, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} ONLINE ALL",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} REBALANCE",
+        "the same statement, of a rebalance that failed; the tests of add_drop.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} RECLAIM",
+        "the same statement, of a reclaim that failed; the tests of reclaim.rs",
+    ),
+    (
+        "ALTER DISKGROUP {group} SET ATTRIBUTE {attribute} = '0'",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
+    (
+        "ALTER SYSTEM SET asm_preferred_read_failure_groups = {}",
+        "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
+    ),
 ];
 
 /// Every hint of the product that names a whole statement is followed by a test.

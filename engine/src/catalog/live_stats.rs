@@ -15,6 +15,8 @@ pub struct NamedViews {
     pub disk_clients: bool,
     pub read_policy: bool,
     pub thin: bool,
+    pub failure_groups: bool,
+    pub protection: bool,
 }
 
 impl NamedViews {
@@ -39,6 +41,8 @@ impl NamedViews {
             disk_clients: names("v$asm_disk_iostat"),
             read_policy: names("v$asm_read_policy"),
             thin: names("v$asm_disk_thin"),
+            failure_groups: names("v$asm_failgroup"),
+            protection: names("v$asm_protection"),
             partners: names("x$kfdpartner"),
             clients: names("v$asm_client") || names("v$asm_filesystem"),
         }

@@ -386,6 +386,11 @@ impl Upkeep {
         }
     }
 
+    /// Whether the present mount was by FORCE.
+    pub(crate) fn was_forced(&self) -> bool {
+        !self.reclaim.lock().trusts_free_space
+    }
+
     fn trusts_free_space(&self) -> bool {
         self.reclaim.lock().trusts_free_space && !self.space().is_contested()
     }

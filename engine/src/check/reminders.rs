@@ -65,7 +65,55 @@ fn percent(free: u64, all: u64) -> u64 {
     ((all - free.min(all)) * 100).checked_div(all).unwrap_or(0)
 }
 
+/// How full a group is, and how long ago all of it was scrubbed: for `v$asm_protection`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) used_percent: u64,
+    /// `FINE`, `WARNING`, `CRITICAL`, `FULL`: by the attributes, whatever was reported.
+    pub(crate) space: &'static str,
+    /// Seconds since the last scrub ended, or since the group was made.
+    pub(crate) scrub_age: u64,
+    pub(crate) is_scrub_due: bool,
+}
+
 impl Upkeep {
+    /// How full the group is, in percent.
+    fn used_percent(&self) -> u64 {
+        let placement = self.placement();
+        percent(placement.allocatable(&self.space()), placement.capacity())
+    }
+
+    /// Seconds since the last scrub of the group, or since the group was made.
+    fn scrub_age(&self, scrubbed: Timestamp) -> u64 {
+        let since = scrubbed.max(self.created);
+        u64::try_from(self.world.now().saturating_sub(since)).unwrap_or(0) / 1_000_000_000
+    }
+
+    fn is_scrub_due(&self, age: u64) -> bool {
+        let reminder = self.attributes().scrub_reminder;
+        reminder > 0 && age >= reminder
+    }
+
+    /// The levels at this moment.
+    pub(crate) fn due(&self) -> Due {
+        let (used_percent, attributes) = (self.used_percent(), self.attributes());
+        let (warning, critical) = (attributes.space_warning, attributes.space_critical);
+        // The first round of the caretaker reads it.
+        let scrubbed = self.reminders.0.lock().scrubbed;
+        let scrub_age = self.scrub_age(scrubbed.unwrap_or(0));
+        Due {
+            used_percent,
+            space: match Level::Fine.after(used_percent, warning, critical) {
+                Level::Fine => "FINE",
+                Level::Warning => "WARNING",
+                Level::Critical => "CRITICAL",
+                Level::Full => "FULL",
+            },
+            scrub_age,
+            is_scrub_due: scrubbed.is_some() && self.is_scrub_due(scrub_age),
+        }
+    }
+
     /// A round of the caretaker.
     pub(crate) async fn remind(&self) -> Result<(), FileError> {
         self.remind_of_space();
@@ -112,7 +160,6 @@ impl Upkeep {
     }
 
     async fn remind_of_scrub(&self) -> Result<(), FileError> {
-        let reminder = self.attributes().scrub_reminder;
         let scrubbed = self.reminders.0.lock().scrubbed;
         let scrubbed = match scrubbed {
             Some(scrubbed) => scrubbed,
@@ -121,10 +168,8 @@ impl Upkeep {
                 *self.reminders.0.lock().scrubbed.get_or_insert(stored)
             }
         };
-        let since = scrubbed.max(self.created);
-        let seconds =
-            u64::try_from(self.world.now().saturating_sub(since)).unwrap_or(0) / 1_000_000_000;
-        let is_due = reminder > 0 && seconds >= reminder;
+        let seconds = self.scrub_age(scrubbed);
+        let is_due = self.is_scrub_due(seconds);
         if std::mem::replace(&mut self.reminders.0.lock().scrub, is_due) || !is_due {
             return Ok(());
         }

@@ -28,9 +28,11 @@
 //! the group is used (`own_metadata.rs`, `voters/look.rs`), and before a change relies on them.
 
 mod look;
+mod loss;
 mod records;
 
 pub(crate) use look::{Kind, WrongRecord};
+pub(crate) use loss::Loss;
 
 use crate::{
     disk::{

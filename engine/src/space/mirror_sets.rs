@@ -134,6 +134,43 @@ impl MirrorSets {
         }
     }
 
+    /// Number of extents that have current mirrors on disks that `leaves` holds for, and on no
+    /// others.
+    #[must_use]
+    pub fn only_on(
+        &self,
+        leaves: impl Fn(DiskNumber) -> bool,
+        is_current: impl Fn(DiskNumber) -> bool,
+    ) -> u64 {
+        let sets = self.sets.lock();
+        let are_lost = |set: &[DiskNumber]| {
+            let mut current = set.iter().filter(|disk| is_current(**disk)).peekable();
+            current.peek().is_some() && current.all(|disk| leaves(*disk))
+        };
+        sets.iter().filter(|((set, _), _)| are_lost(set)).map(|(_, count)| count).sum()
+    }
+
+    /// Number of extents with fewer current mirrors than their files ask for, or than the group's
+    /// redundancy says, and how many mirrors the worst of them has.
+    #[must_use]
+    pub fn short(
+        &self,
+        redundancy: Redundancy,
+        is_current: impl Fn(DiskNumber) -> bool,
+    ) -> (u64, Option<usize>) {
+        let sets = self.sets.lock();
+        let (mut count, mut worst) = (0, None::<usize>);
+        for ((set, own), extents) in &*sets {
+            let own = if redundancy == Redundancy::Normal { own.to_column() } else { 0 };
+            let left = set.iter().filter(|disk| is_current(**disk)).count();
+            if left < redundancy.mirrors().max(usize::from(own)) {
+                count += extents;
+                worst = Some(worst.map_or(left, |worst| worst.min(left)));
+            }
+        }
+        (count, worst)
+    }
+
     /// Whether every extent with a mirror on `leaving` keeps one on a disk that `is_current`.
     #[must_use]
     pub fn can_spare(&self, leaving: DiskNumber, is_current: impl Fn(DiskNumber) -> bool) -> bool {
@@ -141,5 +178,34 @@ impl MirrorSets {
         sets.keys()
             .filter(|(set, _)| set.contains(&leaving))
             .all(|(set, _)| set.iter().any(|disk| *disk != leaving && is_current(*disk)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_without_enough_current_mirrors_are_counted() {
+        let sets = MirrorSets::default();
+        let disks = |numbers: &[u16]| numbers.iter().copied().map(DiskNumber).collect::<Vec<_>>();
+        let own = MirrorCount::Own(3);
+        for (set, own) in [
+            (&[0, 1][..], MirrorCount::AsGroup),
+            (&[0, 2], MirrorCount::AsGroup),
+            (&[0, 2], own),
+            (&[0, 1, 2], own),
+        ] {
+            sets.add(disks(set).into_iter(), own);
+        }
+        let all = |_| true;
+        let but = |away: u16| move |disk: DiskNumber| disk.0 != away;
+        assert_eq!(sets.short(Redundancy::Normal, all), (1, Some(2)), "a file that asks for more");
+        assert_eq!(sets.short(Redundancy::Normal, but(2)), (3, Some(1)));
+        assert_eq!(sets.short(Redundancy::External, but(0)), (0, None));
+        assert_eq!(sets.only_on(|disk| disk.0 == 0, all), 0);
+        assert_eq!(sets.only_on(|disk| disk.0 == 0, but(2)), 2);
+        assert_eq!(sets.only_on(|disk| disk.0 == 2, but(2)), 0, "it holds nothing that counts");
+        assert_eq!(sets.only_on(|_| true, all), 4);
     }
 }

@@ -141,6 +141,12 @@ impl Upkeep {
         if wanted.space {
             live.add("live_space", [row_of_space(self.safe_space())]);
         }
+        if wanted.failure_groups {
+            live.add("live_failgroup", self.failure_groups());
+        }
+        if wanted.protection {
+            live.add("live_protection", [self.protection()]);
+        }
         if wanted.clients {
             live.add("live_client", self.clients.all().into_iter().map(row_of_client));
         }

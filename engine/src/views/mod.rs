@@ -3,4 +3,5 @@
 pub(crate) mod live;
 pub(crate) mod live_stats;
 pub(crate) mod missing_mirrors;
+pub(crate) mod protection;
 pub(crate) mod query;

@@ -8,8 +8,8 @@ use super::{
     Result, about, access, amdu, backup, check,
     context::{Context, Run},
     cp, disks, extents, files, filter, groups, iostat, kfed, labels, lists, load, ls, lsod, lsof,
-    manual, mounts, names, nbd, reclaim, renamedg, report, settings, sql, stores, templates, top,
-    upgrade, volumes,
+    manual, mounts, names, nbd, reclaim, renamedg, report, settings, sql, status, stores,
+    templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -124,6 +124,7 @@ table! {
         Report(report::Report),
         Load(load::Load),
     "Instance":
+        Status(status::Status),
         Top(top::Top),
         Lsct(lists::Lsct),
         Sql(sql::Sql),

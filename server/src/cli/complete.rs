@@ -45,7 +45,7 @@ impl Wanted {
             ("mapau", _) => Self::Path,
             // This GROUP is a unix group.
             (_, "GROUP") if argument.get_id() == "socket_group" => Self::Path,
-            ("lsdg", "PATTERN") | ("dropdg" | "report", "GROUP") => Self::Group,
+            ("lsdg", "PATTERN") | ("dropdg" | "report" | "status", "GROUP") => Self::Group,
             ("mount", "GROUP|DIRECTORY") => Self::GroupToMount,
             ("umount", "GROUP|DIRECTORY") | ("check", "WHAT") => Self::GroupToDismount,
             ("lsop", "PATTERN") | (_, "GROUP" | "GROUPS") => Self::MountedGroup,

@@ -48,6 +48,7 @@ mod report;
 mod settings;
 mod sql;
 mod sqlplus;
+mod status;
 mod stores;
 pub mod table;
 mod templates;

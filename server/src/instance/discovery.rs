@@ -102,6 +102,12 @@ impl Discovery {
         seen
     }
 
+    /// Devices that have not answered for `timeout`, and for how many seconds.
+    pub(super) fn silent(&self, timeout: Duration) -> Vec<(String, u64)> {
+        let silent = self.world.silent(timeout).into_iter();
+        silent.map(|silent| (silent.path, silent.since.as_secs())).collect()
+    }
+
     /// Runs a task that looks at disks, which may hang, on a thread of its own.
     pub(super) fn in_time<T: Send + 'static>(
         &self,

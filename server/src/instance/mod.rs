@@ -35,6 +35,7 @@ pub mod control;
 mod devices;
 mod discovery;
 pub mod filter;
+pub mod health;
 mod labels;
 mod launch;
 pub mod parameters;
@@ -148,6 +149,8 @@ pub struct Instance {
     /// Held while members are protected or released.
     filter: Mutex<filter::Known>,
     sessions: Arc<Sessions>,
+    /// Answers of engines about the health of their groups.
+    asking: health::Asking,
     /// When it started: nanoseconds since 1970.
     began: i64,
     /// The instance shuts down: an engine that ends now is not started again.

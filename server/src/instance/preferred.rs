@@ -26,6 +26,11 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 pub struct Preferred(Vec<(String, String)>);
 
 impl Preferred {
+    /// All disk groups and failure groups, in the order in which they were written.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(group, name)| (group.as_str(), name.as_str()))
+    }
+
     /// The failure groups of one disk group.
     #[must_use]
     pub fn of(&self, group: &str) -> BTreeSet<String> {

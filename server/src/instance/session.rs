@@ -5,6 +5,7 @@ mod access;
 mod alter;
 mod facts;
 mod filter;
+mod health;
 mod parameters;
 mod reclaim;
 mod scrub;

@@ -103,6 +103,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         changed: Mutex::default(),
         filter: Mutex::default(),
         sessions: Arc::default(),
+        asking: super::health::Asking::default(),
         began: crate::alert::now(),
         ending: AtomicBool::new(false),
     });

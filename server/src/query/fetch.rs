@@ -65,6 +65,7 @@ impl Fetching<'_> {
         match view.name {
             "v$asm_estimate" => Ok(self.estimates(view)),
             "v$pwfile_users" => Ok(of_instance(view, &self.source.password_users())),
+            "v$asm_health" => Ok(of_groups(view, &self.source.instance_rows(view))),
             _ if view.is_of_instance => Ok(of_instance(view, &self.source.instance_rows(view))),
             "v$asm_disk" => self.disks(view, wanted),
             "v$asm_diskgroup" => self.groups(view, wanted),
@@ -296,6 +297,20 @@ fn of_instance(view: &View, rows: &[Vec<Value>]) -> Fetched {
     let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
     let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
     rows.iter().for_each(|row| fetched.add_row(0, row));
+    fetched
+}
+
+/// The same, of a view whose first column is the group's number.
+fn of_groups(view: &View, rows: &[Vec<Value>]) -> Fetched {
+    let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
+    let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
+    for row in rows {
+        let group = match row.first() {
+            Some(Value::Integer(number)) => u32::try_from(*number).unwrap_or(0),
+            _ => 0,
+        };
+        fetched.add_row(group, row);
+    }
     fetched
 }
 

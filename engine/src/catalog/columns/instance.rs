@@ -25,6 +25,7 @@ pub(super) const VIEWS: &[View] = &[
     view("v$process", PROCESS),
     view("v$diag_info", DIAG_INFO),
     view("v$license", LICENSE),
+    view("v$asm_health", HEALTH),
     view("v$asm_filter", FILTER),
     view("v$asm_filter_disk", FILTER_DISK),
     view("v$asm_filter_refusal", FILTER_REFUSAL),
@@ -104,6 +105,44 @@ const FILTER: &[Column] = &[
     column("filtering", Text, Instance, "`ENABLED`: members are protected; else `DISABLED`"),
     column("reason", Text, Instance, "why it is not loaded although it shall be; else NULL"),
     column("refused", Integer, Instance, "opens for writing that were refused since it was loaded"),
+];
+
+const HEALTH: &[Column] = &[
+    column(
+        "group_number",
+        Integer,
+        Instance,
+        "the group's number, as in `v$asm_diskgroup`; 0: the group is not mounted, or it is about no group",
+    ),
+    column("group_name", Text, Instance, "the disk group; NULL: it is about no group"),
+    column(
+        "severity",
+        Text,
+        Instance,
+        "`OK`: a fact; `NOTE`: worth knowing, and no trouble; `WARNING`; `CRITICAL`",
+    ),
+    column("kind", Text, Instance, "what kind of fact or finding it is: the tables below"),
+    column(
+        "subject",
+        Text,
+        Instance,
+        "the disk, failure group, path or operation; NULL: the group",
+    ),
+    column("detail", Text, Instance, "the case, in words"),
+    column(
+        "remedy",
+        Text,
+        Instance,
+        "the statements that mend it, or a command; NULL: there is nothing to mend, or `detail` says what has to be done",
+    ),
+    column("value", Real, Instance, "the figure of the row, if it has one"),
+    column(
+        "unit",
+        Text,
+        Instance,
+        "of `value`: `BYTES`, `MICROSECONDS`, `PERCENT`, `EXTENTS`, `SECONDS`",
+    ),
+    column("con_id", Integer, Instance, "0"),
 ];
 
 const FILTER_DISK: &[Column] = &[

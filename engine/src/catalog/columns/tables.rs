@@ -177,6 +177,25 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "live_failgroup",
+        columns: &[
+            ("quorum", "INTEGER"),
+            ("online", "INTEGER"), // disks
+            ("voting", "INTEGER"),
+            ("may_go", "INTEGER"),
+            ("mounts", "INTEGER"), // although the host goes down with it
+        ],
+    },
+    Table {
+        name: "live_protection",
+        columns: &[
+            ("waits", "INTEGER"), // for voters
+            ("scrub_due", "INTEGER"),
+            ("forced", "INTEGER"),  // the mount
+            ("created", "INTEGER"), // nanoseconds since 1970
+        ],
+    },
+    Table {
         name: "live_client",
         columns: &[
             ("instance", "TEXT"),

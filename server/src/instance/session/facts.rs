@@ -165,6 +165,7 @@ impl Context {
                 .collect(),
             "v$process" => self.of_processes(),
             "v$diag_info" => self.of_diagnosis(),
+            "v$asm_health" => self.of_health(),
             "v$asm_filter" => vec![self.of_filter()],
             "v$asm_filter_disk" => self.of_filter_disks(),
             "v$asm_filter_refusal" => self.of_filter_refusals(),
