@@ -116,7 +116,7 @@ impl FreshRoot {
     /// A script, to be run inside.
     #[must_use]
     pub fn enter(&self, script: &str) -> Shell {
-        let enter = r#"exec nsenter --target "$1" --mount --uts --ipc --net --pid --wd=/ \
+        let enter = r#"exec nsenter --target "$1" --mount --uts --ipc --net --pid \
             env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
             bash -euo pipefail -c "$2""#;
         shell(enter).arg(self.leader.to_string()).arg(script)
