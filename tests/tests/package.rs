@@ -3,7 +3,7 @@
 //!
 //! The packages are made of the program under test, once with a lower version number.
 
-use plinth_tests::{FreshRoot, binary, shell, wait_for};
+use plinth_tests::{FreshRoot, Instance, MIB, binary, shell, wait_for};
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,7 +12,8 @@ use std::{
 
 /// Makes a package of the program under test. Returns the path of the file.
 fn build(kind: &str, version: &str, output: &Path) -> PathBuf {
-    let script = r#""$1/../packaging/build" --fast --program "$2" --version "$3" --output "$4" "$5""#;
+    let script =
+        r#""$1/../packaging/build" --fast --program "$2" --version "$3" --output "$4" "$5""#;
     let made = shell(script)
         .arg(env!("CARGO_MANIFEST_DIR"))
         .arg(binary())
@@ -102,7 +103,8 @@ impl Story {
 #[test]
 fn a_package_is_installed_upgraded_removed_and_purged_and_disks_stay() {
     let packages = tempfile::tempdir().expect("a directory");
-    let (old, new) = (build("deb", "0.0.9", packages.path()), build("deb", "0.1.0", packages.path()));
+    let (old, new) =
+        (build("deb", "0.0.9", packages.path()), build("deb", "0.1.0", packages.path()));
     let story = Story { system: FreshRoot::boot() };
     story.system.give(&old);
     story.system.give(&new);
@@ -121,7 +123,7 @@ fn installs_and_runs(story: &Story) {
     system.run("systemctl is-enabled plinth.service plinth-scrub.timer");
     let version = system.run("plinth --version");
     assert!(version.starts_with("plinth "), "{version}");
-    // mount(8) finds the helper, man and bash what is theirs.
+    // The helper for mount(8), the manual page, completion, the links.
     system.run("test -x /sbin/mount.fuse.plinth && gzip -t /usr/share/man/man1/plinth.1.gz");
     system.run("bash -n /usr/share/bash-completion/completions/plinth");
     system.run("/usr/lib/plinth/bin/asmcmd -V | grep asmcmd");
@@ -188,7 +190,9 @@ fn is_removed_when_nothing_is_open(story: &Story) {
     system.run("dpkg -r plinth");
     assert!(!system.run("cat /proc/self/mounts").contains("plinth"));
     assert_eq!(system.attempt("pgrep -x plinth").out, "", "no process is left");
-    let left = system.run("dpkg -L plinth | while read -r f; do [ -d \"$f\" ] || [ ! -e \"$f\" ] || echo $f; done");
+    let left = system.run(
+        "dpkg -L plinth | while read -r f; do [ -d \"$f\" ] || [ ! -e \"$f\" ] || echo $f; done",
+    );
     let left: BTreeSet<&str> = left.lines().collect();
     assert_eq!(left, ["/etc/logrotate.d/plinth", "/etc/plinth/plinth.toml"].into());
     assert_eq!(system.attempt("systemctl is-active plinth.service").out.trim(), "inactive");
@@ -203,13 +207,62 @@ fn is_purged_and_disks_stay(story: &Story) {
     assert!(said.contains("/var/lib/plinth has files"), "{said}");
     assert_eq!(story.sums(), before);
     assert_eq!(system.run("ls -A /var/lib/plinth").trim(), "disks.img");
-    system.run("test ! -e /etc/plinth && test ! -e /etc/logrotate.d/plinth && test ! -e /run/plinth");
-    // Whoever installs it again finds the group.
+    system
+        .run("test ! -e /etc/plinth && test ! -e /etc/logrotate.d/plinth && test ! -e /run/plinth");
+    // The next installation finds the group.
     system.run("dpkg -i /root/plinth_0.1.0_*.deb");
-    system.run("sed -i 's,^#diskstring = .*,diskstring = \"/srv/disks/*\",' /etc/plinth/plinth.toml");
+    system
+        .run("sed -i 's,^#diskstring = .*,diskstring = \"/srv/disks/*\",' /etc/plinth/plinth.toml");
     system.run("systemctl restart plinth && plinth sql -c 'ALTER DISKGROUP data MOUNT'");
     system.run("plinth mount DATA /data && cmp /data/numbers /root/numbers && plinth check DATA");
     system.run("dpkg -P plinth");
+}
+
+/// A newcomer has a package and two empty disks, and a third with something on it: `setup` lists
+/// them, does nothing when the answer is no or when answers end, and then makes and mounts a group
+/// whose disks are two failure groups. The third disk is taken only after the word `lose`.
+#[test]
+fn setup_makes_and_mounts_a_group_by_four_questions() {
+    let instance = Instance::new();
+    for name in ["a", "b", "c"] {
+        instance.add_disk(name, 256 * MIB);
+    }
+    shell(r#"mkfs.ext4 -q -L precious "$1""#).arg(instance.disk("c")).ok();
+    let before = shell(r#"sha256sum "$1"/*"#).arg(instance.path("disks")).ok();
+    let directory = instance.path("mnt").join("own");
+    let setup = |answers: &str, flags: &str| {
+        shell(r#"printf "$1" | "$2" setup $3"#)
+            .arg(answers)
+            .arg(instance.program())
+            .arg(flags)
+            .env("PLINTH_DIR", instance.dir())
+            .finish()
+    };
+    let answers = format!("1 2\n\nown\n{}\n", directory.display());
+    let said = setup(&(answers.clone() + "no\n"), "");
+    assert_eq!(said.code, Some(1), "{said}");
+    assert!(said.out.contains("precious") && said.out.contains("Nothing was done"), "{said}");
+    assert!(said.out.contains("CREATE DISKGROUP OWN NORMAL REDUNDANCY"), "{said}");
+    let refused = setup(&answers, "").refused();
+    assert!(refused.contains("there is no answer, and nothing was done"), "{refused}");
+    let lose = format!("all of it\n{}", instance.disk("c").display());
+    let refused = setup(&lose, "").refused();
+    assert!(refused.contains("is no disk of the list"), "{refused}");
+    let third = format!("--disks {} --group lost --mount none", instance.disk("c").display());
+    let said = setup("yes\n", &(third.clone() + " --yes"));
+    assert!(said.out.contains("LOST: ") && said.out.contains("Nothing was done"), "{said}");
+    assert_eq!(shell(r#"sha256sum "$1"/*"#).arg(instance.path("disks")).ok(), before);
+
+    let said = setup(&(answers + "yes\n"), "").ok();
+    assert!(said.contains("MOUNTED"), "{said}");
+    assert_eq!(
+        instance.text("SELECT COUNT(DISTINCT failgroup) FROM v$asm_disk WHERE name IS NOT NULL"),
+        "2"
+    );
+    fs::write(directory.join("x"), "x").expect("the group is mounted");
+    instance.unmount(&directory);
+    setup("lose\nyes\n", &third).ok();
+    assert_eq!(instance.text("SELECT type FROM v$asm_diskgroup WHERE name = 'LOST'"), "EXTERN");
 }
 
 /// Debian's checker finds no errors in the package.
@@ -235,7 +288,8 @@ fn the_rpm_has_the_files_of_the_deb() {
     let lines = |script: &str, file: &Path| -> BTreeSet<String> {
         shell(script).arg(file).ok().lines().map(str::to_owned).collect()
     };
-    let in_deb = lines(r#"dpkg-deb --fsys-tarfile "$1" | tar -t | sed 's,^\.,,' | grep -v '/$'"#, &deb);
+    let in_deb =
+        lines(r#"dpkg-deb --fsys-tarfile "$1" | tar -t | sed 's,^\.,,' | grep -v '/$'"#, &deb);
     let in_rpm = lines(
         r#"rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$1" | grep -v ^d | cut -d' ' -f2"#,
         &rpm,
@@ -243,10 +297,14 @@ fn the_rpm_has_the_files_of_the_deb() {
     let only_debian = ["changelog.gz", "CHANGELOG.md.gz", "copyright"];
     let expected: BTreeSet<String> = in_deb
         .into_iter()
-        .filter(|name| !only_debian.iter().any(|end| name == &format!("/usr/share/doc/plinth/{end}")))
+        .filter(|name| {
+            !only_debian.iter().any(|end| name == &format!("/usr/share/doc/plinth/{end}"))
+        })
         .map(|name| name.replace("/zsh/vendor-completions/", "/zsh/site-functions/"))
         .collect();
-    assert!(expected.contains("/usr/bin/plinth") && expected.contains("/usr/sbin/mount.fuse.plinth"));
+    assert!(
+        expected.contains("/usr/bin/plinth") && expected.contains("/usr/sbin/mount.fuse.plinth")
+    );
     assert_eq!(in_rpm, expected);
     let configuration = lines(r#"rpm -qpc "$1""#, &rpm);
     assert_eq!(configuration.len(), 2, "{configuration:?}");
@@ -260,9 +318,9 @@ fn the_rpm_has_the_files_of_the_deb() {
     }
 }
 
-/// The script says which word it does not understand, and which program is missing.
+/// The script names the word that it does not know, or the program that is missing.
 #[test]
-fn the_build_of_packages_refuses_what_it_does_not_understand() {
+fn the_build_of_packages_refuses_unknown_words_and_missing_programs() {
     for (words, code, said) in [
         ("--verbose", 2, "--verbose is not understood"),
         ("deb --version", 2, "--version needs a value"),

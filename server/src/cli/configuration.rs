@@ -1,13 +1,12 @@
 //! The configuration file of `plinth serve`: TOML, with a key for each flag that says how to run.
 //!
 //! A key has the name of its flag, so that one list explains both; a flag on the command line
-//! overrides it. All keys are at the top: there are no tables. Whatever is not understood is
-//! refused, with the file, the line, the key and the remedy, because a key that is ignored
-//! silently is found out when it is needed.
+//! overrides it. All keys are at the top: there are no tables. An unknown key and a wrong value are
+//! refused, with the file, the line, the key and the remedy: a key that was silently ignored would
+//! be noticed only when it is needed.
 //!
-//! This file knows which keys there are and what each takes (`KEYS`). `start.rs` knows what they
-//! mean. `packaging/plinth.toml` explains them to operators; the tests below keep all three in
-//! step.
+//! The keys and their kinds are here (`KEYS`), their meaning is in `start.rs`, the explanation for
+//! operators in `packaging/plinth.toml`. The tests below keep all three in step.
 
 use super::Result;
 use crate::sql_error::SqlError;
@@ -24,7 +23,7 @@ pub(super) const DEFAULT_FILE: &str = "/etc/plinth/plinth.toml";
 /// A longer file is not read: it is no configuration.
 const LENGTH_MAX: u64 = 1 << 20;
 
-/// What a key takes.
+/// The kind of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Text,
@@ -54,7 +53,7 @@ enum Value {
     Flag(bool),
 }
 
-/// What a file says. A key that it does not have is not in it.
+/// The keys that a file sets.
 #[derive(Debug, Default)]
 pub(super) struct Configuration {
     file: PathBuf,
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_with_its_line_and_the_remedy() {
+    fn unknown_keys_and_wrong_values_are_refused_with_line_and_remedy() {
         let place = "/etc/plinth/plinth.toml, line";
         for (text, line, words) in [
             ("\n\ndisks = \"x\"", 3, "disks: there is no such key; the keys are dir, state,"),

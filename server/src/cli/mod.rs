@@ -47,6 +47,7 @@ mod record_text;
 mod renamedg;
 mod report;
 mod settings;
+mod setup;
 mod sql;
 mod sqlplus;
 mod start;
@@ -79,7 +80,6 @@ use interactive::Manner;
 use plinth_fuse::mount;
 use plinth_host::{IoChoice, probe};
 use std::{
-    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -155,6 +155,7 @@ fn the_instance(name: &str) -> std::result::Result<String, String> {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(start::Serve),
+    Setup(setup::Setup),
     /// Dismount everything, end the engines and the instance.
     Shutdown {
         /// Although files are open.
@@ -291,6 +292,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             }));
         }
         Command::Serve(own) => return Ok(serve(own, given)),
+        Command::Setup(own) => own.run(&mut context)?,
         Command::Look => return Ok(probe::run()),
         Command::Shutdown { force } => Client::connect(&paths)?.shut_down(force)?,
         Command::Dump { disk, place } => dump::dump(&disk, &place)?,
