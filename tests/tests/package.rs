@@ -90,7 +90,7 @@ impl Story {
     }
 
     fn is_installed(&self) -> String {
-        self.system.run("dpkg-query -W -f '${db:Status-Abbrev} ${Version}' plinth")
+        self.system.run("dpkg-query -W -f '${db:Status-Status} ${Version}' plinth")
     }
 }
 
@@ -118,7 +118,7 @@ fn a_package_is_installed_upgraded_removed_and_purged_and_disks_stay() {
 fn installs_and_runs(story: &Story) {
     let system = &story.system;
     system.run("dpkg -i /root/plinth_0.0.9_*.deb");
-    assert_eq!(story.is_installed(), "ii  0.0.9");
+    assert_eq!(story.is_installed(), "installed 0.0.9");
     system.run("systemctl is-active plinth.service plinth-scrub.timer");
     system.run("systemctl is-enabled plinth.service plinth-scrub.timer");
     let version = system.run("plinth --version");
@@ -160,7 +160,7 @@ fn upgrades_under_a_writer(story: &Story) {
     let before = story.processes();
     let said = system.run("dpkg -i /root/plinth_0.1.0_*.deb 2>&1");
     assert!(said.contains("plinth upgrade GROUP"), "{said}");
-    assert_eq!(story.is_installed(), "ii  0.1.0");
+    assert_eq!(story.is_installed(), "installed 0.1.0");
     system.run("grep '^diskstring = ' /etc/plinth/plinth.toml && systemctl is-active plinth");
     story.the_writer_goes_on();
     let after = story.processes();
@@ -182,10 +182,10 @@ fn is_removed_when_nothing_is_open(story: &Story) {
     let system = &story.system;
     let refused = system.attempt("dpkg -r plinth 2>&1").refused();
     assert!(refused.contains("it stays installed"), "{refused}");
-    assert_eq!(story.is_installed(), "ii  0.1.0");
+    assert_eq!(story.is_installed(), "installed 0.1.0");
     story.the_writer_goes_on();
     system.run("systemctl is-active plinth");
-    system.run("touch /root/enough; while pgrep -f /root/writer; do sleep 0.1; done");
+    system.run("touch /root/enough; while pgrep -f '^bash /root/writer'; do sleep 0.1; done");
     system.run("cp /data/numbers /root/numbers; seq $(cat /root/written) | cmp - /root/numbers");
     system.run("dpkg -r plinth");
     assert!(!system.run("cat /proc/self/mounts").contains("plinth"));

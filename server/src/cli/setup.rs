@@ -74,9 +74,8 @@ struct Plan {
     directory: Option<PathBuf>,
 }
 
-const DISKS: &str = "SELECT path, os_mb, header_status, COALESCE(remark, '') FROM v$asm_disk \
-     WHERE name IS NULL AND path <> '' \
-     AND header_status IN ('CANDIDATE', 'PROVISIONED', 'FORMER', 'FOREIGN') ORDER BY path";
+const DISKS: &str = "SELECT path, os_mb, header_status, remark FROM v$asm_disk \
+     WHERE name IS NULL AND header_status IN ('CANDIDATE', 'PROVISIONED', 'FORMER', 'FOREIGN') ORDER BY path";
 
 fn wrong(text: impl std::fmt::Display, remedy: &str) -> SqlError {
     SqlError::new("22023", text).hint(remedy)
@@ -86,9 +85,10 @@ fn disks(context: &Context) -> Result<Vec<Disk>> {
     let found = context.query(DISKS)?;
     let disks =
         found.rows.into_iter().filter_map(|row| match <[Value; 4]>::try_from(row).ok()? {
-            [Value::Text(path), Value::Integer(mb), Value::Text(status), Value::Text(remark)]
+            [Value::Text(path), Value::Integer(mb), Value::Text(status), remark]
                 if text::clean(&path) == path =>
             {
+                let remark = if let Value::Text(remark) = remark { remark } else { String::new() };
                 Some(Disk { path, mb, status, remark: text::clean(&remark) })
             }
             _ => None,
