@@ -188,7 +188,7 @@ fn is_removed_when_nothing_is_open(story: &Story) {
     system.run("touch /root/enough; while pgrep -f '^bash /root/writer'; do sleep 0.1; done");
     system.run("cp /data/numbers /root/numbers; seq $(cat /root/written) | cmp - /root/numbers");
     system.run("dpkg -r plinth");
-    assert!(!system.run("cat /proc/self/mounts").contains("plinth"));
+    assert!(!system.run("cat /proc/self/mounts").contains(" fuse.plinth "));
     assert_eq!(system.attempt("pgrep -x plinth").out, "", "no process is left");
     let left = system.run(
         "dpkg -L plinth | while read -r f; do [ -d \"$f\" ] || [ ! -e \"$f\" ] || echo $f; done",
