@@ -117,7 +117,7 @@ impl Configuration {
                     Takes::Path => "give an absolute path in quotes, such as \"/etc/plinth/x\"",
                     Takes::Flag => "give true or false, without quotes",
                 };
-                refused(path, line, &format!("{key}: the value is none of its kind"), remedy)
+                refused(path, line, &format!("{key}: the value is of the wrong kind"), remedy)
             })?;
             values.insert(key, (line, value));
         }
@@ -265,9 +265,9 @@ mod tests {
         for (text, line, words) in [
             ("\n\ndisks = \"x\"", 3, "disks: there is no such key; the keys are dir, state,"),
             ("look_all = true", 1, "there is no such key; write look-all"),
-            ("# x\nlook-all = \"yes\"", 2, "look-all: the value is none of its kind; give true"),
-            ("listen = 5432", 1, "listen: the value is none of its kind; give a text in quotes"),
-            ("state = \"here\"", 1, "state: the value is none of its kind; give an absolute path"),
+            ("# x\nlook-all = \"yes\"", 2, "look-all: the value is of the wrong kind; give true"),
+            ("listen = 5432", 1, "listen: the value is of the wrong kind; give a text in quotes"),
+            ("state = \"here\"", 1, "state: the value is of the wrong kind; give an absolute path"),
             ("io = \"auto\"\nio = \"uring\"", 2, "duplicate key"),
             ("[server]\nio = \"auto\"", 1, "server: there is no such key"),
             ("io = ", 1, "the file is TOML"),

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 /// Run the instance, in the foreground.
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Read these options from a file, where flags do not override it [default:
-    /// /etc/plinth/plinth.toml, if it is there and DIR is /run/plinth].
+    /// Read these options from a file; flags override it [default: /etc/plinth/plinth.toml, if
+    /// it is there and DIR is /run/plinth].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where instance.json and alert.log are [default: DIR; /var/lib/plinth if DIR is
