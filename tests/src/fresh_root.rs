@@ -38,7 +38,8 @@ fn base() -> PathBuf {
         [ ! -e "$1/usr/lib/systemd/systemd" ] || exit 0
         . /etc/os-release
         rm -rf --one-file-system "$1" "$1.new"
-        debootstrap --variant=minbase --include=systemd,systemd-sysv,procps "$VERSION_CODENAME" "$1.new" \
+        debootstrap --variant=minbase --include=systemd,systemd-sysv,procps \
+            "$VERSION_CODENAME" "$1.new" \
             || { tail -5 "$1.new/debootstrap/debootstrap.log"; exit 1; }
         rm -rf "$1.new"/var/cache/apt/archives/*.deb
         mv "$1.new" "$1"
@@ -60,7 +61,9 @@ impl FreshRoot {
         for name in ["upper", "work", "root"] {
             fs::create_dir(home.path().join(name)).expect("own directory");
         }
-        let script = r#"mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root""#;
+        let script = r#"
+            mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" overlay "$2/root"
+        "#;
         let mut system = Self { home, nspawn: None, leader: 0 };
         shell(script).arg(&base).arg(system.home.path()).ok();
         let log = fs::File::create(system.home.path().join("boot.log")).expect("a log");
@@ -117,8 +120,8 @@ impl FreshRoot {
     #[must_use]
     pub fn enter(&self, script: &str) -> Shell {
         let enter = r#"exec nsenter --target "$1" --mount --uts --ipc --net --pid \
-            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
-            bash -euo pipefail -c "$2""#;
+            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+            DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash -euo pipefail -c "$2""#;
         shell(enter).arg(self.leader.to_string()).arg(script)
     }
 
@@ -152,7 +155,8 @@ impl Drop for FreshRoot {
         }
         let script = r#"
             umount -R "$1/root" || umount -lR "$1/root"
-            rmdir "/run/systemd/nspawn/propagate/$2" "/run/systemd/nspawn/unix-export/$2" 2>/dev/null || true
+            rmdir "/run/systemd/nspawn/propagate/$2" 2>/dev/null || true
+            rmdir "/run/systemd/nspawn/unix-export/$2" 2>/dev/null || true
         "#;
         let ended = shell(script).arg(self.home.path()).arg(self.name()).finish();
         if ended.code != Some(0) {

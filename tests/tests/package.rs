@@ -276,7 +276,7 @@ fn lintian_finds_no_errors() {
     shell(r#"lintian --no-cfg --fail-on error --tag-display-limit 0 "$1""#).arg(&package).ok();
 }
 
-/// The .rpm has the files of the .deb where its systems look for them, and the scripts are the same.
+/// The .rpm has the files of the .deb, where its systems look for them, and the same scripts.
 #[test]
 fn the_rpm_has_the_files_of_the_deb() {
     if !has("rpmbuild") {

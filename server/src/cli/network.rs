@@ -1,5 +1,5 @@
 //! `plinth serve`: where to listen beside the unix socket, and with which certificates. The options
-//! are remembered together: `--listen`, or `listen` in the configuration file, replaces all of them.
+//! are remembered together: `--listen`, or `listen` in the configuration file, replaces all.
 
 use super::configuration::Configuration;
 use crate::{

@@ -65,7 +65,7 @@ impl Disk {
     }
 }
 
-/// What to do, as it is shown and done.
+/// The work, as it is shown and done.
 #[derive(Debug)]
 struct Plan {
     /// The disks of each failure group; of the only one if nothing is mirrored.
@@ -75,7 +75,8 @@ struct Plan {
 }
 
 const DISKS: &str = "SELECT path, os_mb, header_status, remark FROM v$asm_disk \
-     WHERE name IS NULL AND header_status IN ('CANDIDATE', 'PROVISIONED', 'FORMER', 'FOREIGN') ORDER BY path";
+     WHERE name IS NULL \
+     AND header_status IN ('CANDIDATE', 'PROVISIONED', 'FORMER', 'FOREIGN') ORDER BY path";
 
 fn wrong(text: impl std::fmt::Display, remedy: &str) -> SqlError {
     SqlError::new("22023", text).hint(remedy)
@@ -273,8 +274,8 @@ impl Run for Setup {
         if listed.is_empty() {
             return Err(wrong(
                 "there is no disk that a group could be made of",
-                "SELECT path, header_status, remark FROM v$asm_disk shows all; the discovery string says where \
-                 to look: diskstring in /etc/plinth/plinth.toml",
+                "SELECT path, header_status, remark FROM v$asm_disk shows all; the discovery \
+                 string says where to look: diskstring in /etc/plinth/plinth.toml",
             ));
         }
         let plan = self.plan(&listed)?;
@@ -295,7 +296,8 @@ impl Run for Setup {
             context.instance()?.mount(&plan.group, directory, "")?;
         }
         context.show_query(
-            "SELECT name, state, type, total_mb, usable_file_mb, offline_disks FROM v$asm_diskgroup",
+            "SELECT name, state, type, total_mb, usable_file_mb, offline_disks \
+             FROM v$asm_diskgroup",
             Headings::default(),
         )
     }

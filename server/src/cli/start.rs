@@ -87,7 +87,7 @@ impl Serve {
     }
 }
 
-/// Who may look, by the file.
+/// The users who may look, by the file.
 fn looking(file: &Configuration) -> Result<Looking> {
     let group = file.text("look-group").unwrap_or_default();
     match (file.flag("look-all").unwrap_or_default(), group) {
