@@ -192,7 +192,7 @@ io = "threads"
             ("\nio = \"fast\"", 2, "io: "),
             ("look-group = \"no such group\"", 1, "look-group: there is no unix group"),
             ("look-group = \"root\"\nlook-all = true", 2, "look-all: it is true"),
-            ("listen = \"5432\"", 1, "listen: "),
+            ("listen = \"5432\"", 1, "listen 5432: "),
             ("\nlisten = \"192.0.2.1:5432\"", 2, "listen: without TLS only a loopback address"),
             ("insecure = true", 1, "insecure: it says how to listen, and listen says nowhere"),
             ("tls-cert = \"/a\"\ntls-key = \"/b\"", 1, "tls-cert: it says how to listen"),
