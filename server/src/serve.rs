@@ -23,7 +23,7 @@ pub fn serve(options: Options) -> ExitCode {
             let dir = instance.paths().dir().display();
             stdio::print(&format!("plinth: ready, psql -h {dir}\n"));
             process::wait_for_end();
-            instance.leave();
+            instance.leave(0);
         }
         Err(error) => {
             stdio::warn(&format!("plinth: {error}\n"));

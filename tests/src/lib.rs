@@ -10,6 +10,7 @@
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block names itself, so that its mirrors can be found
 //!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
+//!   [`FreshRoot`]  a small system of its own, booted with systemd, to install packages in
 //!   [`in_turns`]   events that happen again and again, each with its own period
 //!   [`fuse_disks`] disks made by a program of ours: [`SlowDisk`] and the recorder use them
 //!   [`Host`]       a private host, with mounts and a boot id of its own, to lose power on
@@ -30,6 +31,7 @@ mod command;
 pub mod corpus;
 pub mod crash;
 mod disks;
+mod fresh_root;
 pub mod fuse_disks;
 mod host;
 mod image;
@@ -47,6 +49,7 @@ mod turns;
 pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
 pub use command::{Finished, Shell, shell, wait_for};
 pub use disks::{FaultDisk, LoopDisk};
+pub use fresh_root::FreshRoot;
 pub use host::{Host, Memory};
 pub use image::Image;
 pub use instance::{Instance, Row};

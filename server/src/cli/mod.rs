@@ -14,6 +14,7 @@ mod backup;
 mod check;
 mod commands;
 mod complete;
+mod configuration;
 mod context;
 mod copying;
 mod cp;
@@ -46,9 +47,11 @@ mod record_text;
 mod renamedg;
 mod report;
 mod settings;
+mod setup;
 mod sql;
 mod sqlplus;
 mod status;
+mod start;
 mod stores;
 pub mod table;
 mod templates;
@@ -60,12 +63,12 @@ mod xml;
 
 use crate::{
     engine,
-    instance::{Looking, control::Client, start::Options},
+    instance::control::Client,
     paths::{DEFAULT_DIR, Paths},
     serve,
     sql_error::SqlError,
     stdio::{print, warn},
-    text, users,
+    text,
 };
 use clap::{
     Parser, Subcommand, ValueEnum,
@@ -78,19 +81,15 @@ use interactive::Manner;
 use plinth_fuse::mount;
 use plinth_host::{IoChoice, probe};
 use std::{
-    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// An empty environment variable counts as not set.
+/// A path that may be empty: an empty environment variable counts as not set.
 fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    let or_default = |given: OsString| {
-        if given.is_empty() { PathBuf::from(DEFAULT_DIR) } else { PathBuf::from(given) }
-    };
-    OsStringValueParser::new().map(or_default)
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Automatic storage management for databases: disk groups that stripe and mirror, operated in SQL.
@@ -98,9 +97,9 @@ fn directory() -> impl TypedValueParser<Value = PathBuf> {
 #[derive(Debug, Parser)]
 #[command(name = "plinth", version, disable_help_subcommand = true)]
 struct Arguments {
-    /// Where the instance's sockets are.
-    #[arg(long, global = true, env = "PLINTH_DIR", default_value = DEFAULT_DIR, value_name = "DIR", value_parser = directory())]
-    dir: PathBuf,
+    /// Where the instance's sockets are [default: /run/plinth].
+    #[arg(long, global = true, env = "PLINTH_DIR", value_name = "DIR", value_parser = directory())]
+    dir: Option<PathBuf>,
     /// Print results as JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -156,27 +155,8 @@ fn the_instance(name: &str) -> std::result::Result<String, String> {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the instance, in the foreground.
-    Serve {
-        /// Where instance.json and alert.log are [default: DIR; /var/lib/plinth if DIR is
-        /// /run/plinth].
-        #[arg(long, value_name = "DIR")]
-        state: Option<PathBuf>,
-        /// Where to look for disks: patterns separated by commas. Remembered.
-        #[arg(long, value_name = "PATTERNS")]
-        diskstring: Option<String>,
-        /// Let the members of this unix group look (SELECT, and nothing else).
-        #[arg(long, value_name = "GROUP")]
-        look_group: Option<String>,
-        /// Let every user of this host look.
-        #[arg(long, conflicts_with = "look_group")]
-        look_all: bool,
-        #[command(flatten)]
-        network: network::Arguments,
-        /// How to do I/O: auto, uring or threads.
-        #[arg(long, env = "PLINTH_IO", value_name = "ENGINE")]
-        io: Option<IoChoice>,
-    },
+    Serve(start::Serve),
+    Setup(setup::Setup),
     /// Dismount everything, end the engines and the instance.
     Shutdown {
         /// Although files are open.
@@ -191,7 +171,9 @@ enum Command {
         place: Vec<String>,
     },
     /// Print what makes another shell complete our commands.
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        shell: clap_complete::Shell,
+    },
     /// Print the manual page: plinth man > plinth.1.
     Man,
     /// Run the engine of one group (the instance does this).
@@ -276,9 +258,23 @@ fn refusal_text(refusal: &SqlError) -> String {
     all.lines().map(|line| text::clean(line) + "\n").collect()
 }
 
+/// Runs an instance until it ends.
+fn serve(arguments: start::Serve, dir: Option<PathBuf>) -> ExitCode {
+    match arguments.options(dir) {
+        Ok(options) => serve::serve(options),
+        Err(refusal) => {
+            complain(&refusal);
+            // As for a wrong flag. A service manager does not try again.
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn run(arguments: Arguments) -> Result<ExitCode> {
-    let dir = std::path::absolute(&arguments.dir)
-        .map_err(|error| SqlError::new("22023", format!("{}: {error}", arguments.dir.display())))?;
+    let given = arguments.dir.filter(|dir| !dir.as_os_str().is_empty());
+    let dir = given.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
+    let dir = std::path::absolute(&dir)
+        .map_err(|error| SqlError::new("22023", format!("{}: {error}", dir.display())))?;
     let paths = Paths::new(&dir, None);
     let mut context = Context::new(paths.clone(), arguments.json);
     let Some(command) = arguments.command else {
@@ -286,24 +282,6 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         return interactive::run(&mut context, manner);
     };
     match command {
-        Command::Serve { state, diskstring, look_group, look_all, network, io } => {
-            let looking = match look_group {
-                None if look_all => Looking::Everybody,
-                None => Looking::Nobody,
-                Some(name) => Looking::Group(users::group(&name).ok_or_else(|| {
-                    SqlError::new("22023", format!("there is no unix group {name}"))
-                        .hint("groupadd makes one")
-                })?),
-            };
-            let state = state.map(|state| std::path::absolute(&state).unwrap_or(state));
-            return Ok(serve::serve(Options {
-                paths: Paths::new(&dir, state.as_deref()),
-                diskstring,
-                looking,
-                network: network.network()?,
-                io: io.unwrap_or_default(),
-            }));
-        }
         Command::Engine { state, group, diskstring, io, successor } => {
             let paths = Paths::new(&dir, Some(&state));
             return Ok(engine::run(engine::Options {
@@ -314,6 +292,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 is_successor: successor,
             }));
         }
+        Command::Serve(own) => return Ok(serve(own, given)),
+        Command::Setup(own) => own.run(&mut context)?,
         Command::Look => return Ok(probe::run()),
         Command::Shutdown { force } => Client::connect(&paths)?.shut_down(force)?,
         Command::Dump { disk, place } => dump::dump(&disk, &place)?,

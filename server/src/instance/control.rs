@@ -8,6 +8,7 @@ use super::{
     Instance,
     session::{Context, Notice, Outcome, execute},
     sessions::Protocol,
+    systemd,
 };
 use crate::{
     engine::exports::{At, Export},
@@ -242,7 +243,7 @@ fn carry_out(
         Request::Shutdown { force } => match instance.shut_down(force) {
             Ok(()) => {
                 let _ = frames.send(&Answer::Done, &[], None);
-                instance.leave()
+                instance.leave(systemd::status_after_shutdown())
             }
             Err(error) => Ok(Err(error.into())),
         },

@@ -44,7 +44,7 @@ mod preferred;
 pub mod session;
 pub mod sessions;
 pub mod start;
-mod state;
+pub(crate) mod state;
 mod supervisor;
 pub(crate) mod systemd;
 mod upgrade;

@@ -223,12 +223,12 @@ fn listen(path: &Path, looking: Looking) -> io::Result<UnixListener> {
 }
 
 impl Instance {
-    /// Ends the process. Engines go on.
-    pub(crate) fn leave(&self) -> ! {
+    /// Ends the process with this exit status. Engines go on.
+    pub(crate) fn leave(&self, status: i32) -> ! {
         let _ = fs::remove_file(self.paths.postgres());
         let _ = fs::remove_file(self.paths.control());
         self.alert.line(Severity::Note, "instance", "ends; engines that run go on");
         self.alert.flush();
-        std::process::exit(0)
+        std::process::exit(status)
     }
 }

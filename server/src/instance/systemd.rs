@@ -30,6 +30,9 @@ use std::{
 const SOCKET: &str = "NOTIFY_SOCKET";
 /// Variables that are only for the process that the manager started.
 pub(super) const OURS: [&str; 4] = [SOCKET, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+/// The exit status with which `plinth shutdown` ends an instance that a manager has started. The
+/// unit says that it is not started again then (`RestartPreventExitStatus`).
+const SHUT_DOWN: i32 = 3;
 /// The first descriptor that the manager passes.
 const FIRST: RawFd = 3;
 /// Most descriptors that are taken from the manager: more than the unit's `FileDescriptorStoreMax`.
@@ -70,6 +73,11 @@ fn send(text: &str, descriptor: Option<BorrowedFd<'_>>) {
 /// Notifies the manager that the instance is ready.
 pub(crate) fn ready() {
     send("READY=1", None);
+}
+
+/// The exit status of an instance that was asked to shut down. Without a manager it is success.
+pub(super) fn status_after_shutdown() -> i32 {
+    if env::var_os(SOCKET).is_some() { SHUT_DOWN } else { 0 }
 }
 
 /// Has the manager keep a descriptor under a name. The manager drops it by itself when it is of no

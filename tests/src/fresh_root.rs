@@ -1,0 +1,166 @@
+//! A fresh system for packages: a small Debian of its own, booted with systemd.
+//!
+//!   1. `debootstrap` makes the base once and keeps it beside the build: it takes minutes and needs
+//!      Debian's archive. It is the release of this host, so that a program built here runs there.
+//!   2. Each test gets an overlay of the base: changes are its own and are gone with it.
+//!   3. `systemd-nspawn` boots it, with `/dev/fuse` and its own network.
+//!   4. Programs enter it by the namespaces of its first process.
+//!
+//! Dropped, the first process is killed, and the kernel ends all others with it; then the overlay
+//! is unmounted and removed.
+
+use crate::{Finished, Shell, beside_this_test, need_root, shell, wait_for};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// How long the base may take to be made.
+const BASE: Duration = Duration::from_secs(1200);
+
+/// A booted system.
+pub struct FreshRoot {
+    home: tempfile::TempDir,
+    nspawn: Option<Child>,
+    /// Its first process, as this host numbers it.
+    leader: u32,
+}
+
+/// The base, made if it is not there.
+fn base() -> PathBuf {
+    let target = beside_this_test("plinth").ancestors().nth(2).expect("target/debug").to_owned();
+    let base = target.join("package-root");
+    // Tests that need it at the same time make it once.
+    let script = r#"
+        exec 9> "$1.lock"; flock 9
+        [ ! -e "$1/usr/lib/systemd/systemd" ] || exit 0
+        . /etc/os-release
+        rm -rf --one-file-system "$1" "$1.new"
+        debootstrap --variant=minbase --include=systemd,systemd-sysv,procps \
+            "$VERSION_CODENAME" "$1.new" \
+            || { tail -5 "$1.new/debootstrap/debootstrap.log"; exit 1; }
+        rm -rf "$1.new"/var/cache/apt/archives/*.deb
+        mv "$1.new" "$1"
+    "#;
+    shell(script).arg(&base).finish_within(BASE).ok();
+    base
+}
+
+impl FreshRoot {
+    /// Boots one.
+    ///
+    /// # Panics
+    /// If the base cannot be made, or does not boot.
+    #[must_use]
+    pub fn boot() -> Self {
+        need_root();
+        let base = base();
+        let home = tempfile::Builder::new().prefix("plinth-root.").tempdir().expect("a directory");
+        for name in ["upper", "work", "root"] {
+            fs::create_dir(home.path().join(name)).expect("own directory");
+        }
+        let script = r#"
+            mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" overlay "$2/root"
+        "#;
+        let mut system = Self { home, nspawn: None, leader: 0 };
+        shell(script).arg(&base).arg(system.home.path()).ok();
+        let log = fs::File::create(system.home.path().join("boot.log")).expect("a log");
+        let nspawn = Command::new("systemd-nspawn")
+            .args(["--quiet", "--register=no", "--keep-unit", "--private-network", "--boot"])
+            .args(["--bind=/dev/fuse", "--capability=all", "--console=pipe", "--resolv-conf=off"])
+            .arg(format!("--machine={}", system.name()))
+            .arg("--directory")
+            .arg(system.root())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn();
+        let nspawn = nspawn.expect("systemd-nspawn; ./test installs it");
+        let pid = nspawn.id();
+        system.nspawn = Some(nspawn);
+        wait_for("the fresh system to boot", || {
+            let ended = system.nspawn.as_mut().expect("just started").try_wait();
+            let log = || fs::read_to_string(system.home.path().join("boot.log"));
+            assert!(matches!(ended, Ok(None)), "it ended: {}", log().unwrap_or_default());
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let first = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+            system.leader = first.unwrap_or_default();
+            // It ends with 1 if a unit of the base failed, which does not matter here.
+            system.leader != 0
+                && ["running", "degraded"].contains(
+                    &system.enter("systemctl is-system-running || true").finish().out.trim(),
+                )
+        });
+        system
+    }
+
+    fn name(&self) -> String {
+        let name = self.home.path().file_name().expect("a name").to_string_lossy();
+        name.replace('.', "-")
+    }
+
+    /// Its files, as this host sees them.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.home.path().join("root")
+    }
+
+    /// Copies a file into its `/root`.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn give(&self, file: &Path) {
+        let name = file.file_name().expect("a file has a name");
+        fs::copy(file, self.root().join("root").join(name)).expect("a copy");
+    }
+
+    /// A script, to be run inside.
+    #[must_use]
+    pub fn enter(&self, script: &str) -> Shell {
+        let enter = r#"exec nsenter --target "$1" --mount --uts --ipc --net --pid \
+            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+            DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash -euo pipefail -c "$2""#;
+        shell(enter).arg(self.leader.to_string()).arg(script)
+    }
+
+    /// Runs a script inside, and returns what it prints.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[track_caller]
+    pub fn run(&self, script: &str) -> String {
+        self.enter(script).ok()
+    }
+
+    /// Runs a script inside that may fail.
+    #[must_use]
+    pub fn attempt(&self, script: &str) -> Finished {
+        self.enter(script).finish()
+    }
+}
+
+impl Drop for FreshRoot {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.leader).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        if let Some(mut nspawn) = self.nspawn.take() {
+            if self.leader == 0 {
+                let _ = nspawn.kill();
+            }
+            let _ = nspawn.wait();
+        }
+        let script = r#"
+            umount -R "$1/root" || umount -lR "$1/root"
+            rmdir "/run/systemd/nspawn/propagate/$2" 2>/dev/null || true
+            rmdir "/run/systemd/nspawn/unix-export/$2" 2>/dev/null || true
+        "#;
+        let ended = shell(script).arg(self.home.path()).arg(self.name()).finish();
+        if ended.code != Some(0) {
+            eprintln!("{ended}");
+        }
+    }
+}
