@@ -172,6 +172,8 @@ enum Command {
         look_all: bool,
         #[command(flatten)]
         network: network::Arguments,
+        #[command(flatten)]
+        http: network::HttpArguments,
         /// How to do I/O: auto, uring or threads.
         #[arg(long, env = "PLINTH_IO", value_name = "ENGINE")]
         io: Option<IoChoice>,
@@ -285,7 +287,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         return interactive::run(&mut context, manner);
     };
     match command {
-        Command::Serve { state, diskstring, look_group, look_all, network, io } => {
+        Command::Serve { state, diskstring, look_group, look_all, network, http, io } => {
             let looking = match look_group {
                 None if look_all => Looking::Everybody,
                 None => Looking::Nobody,
@@ -300,6 +302,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 diskstring,
                 looking,
                 network: network.network()?,
+                http: http.address()?,
                 io: io.unwrap_or_default(),
             }));
         }
