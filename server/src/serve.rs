@@ -1,12 +1,13 @@
 //! `plinth serve`: an instance, and the sockets on which it answers.
 
 use crate::{
+    http,
     instance::{
         Instance, control,
         start::{Options, Started, start},
         systemd,
     },
-    http, pg, process, stdio,
+    pg, process, stdio,
 };
 use rustix::fd::OwnedFd;
 use std::{fs, io, process::ExitCode, sync::Arc};

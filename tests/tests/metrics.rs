@@ -376,11 +376,12 @@ fn token_file(instance: &Instance, mode: u32) -> String {
 fn tls(port: u16, root: &Path) -> StreamOwned<ClientConnection, TcpStream> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(root).expect("a certificate")).expect("a root");
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     let name = ServerName::try_from("localhost").expect("a name");
     let client = ClientConnection::new(Arc::new(config), name).expect("a client");
     StreamOwned::new(client, connect(port))
@@ -472,7 +473,5 @@ fn a_thousand_silent_clients_harm_nobody() {
     assert!(value(&samples, "plinth_http_connections") <= 128.0);
     assert!(value(&samples, "plinth_http_connections_cut_total") > 500.0);
     drop(clients);
-    wait_for("the seats to be free", || {
-        value(&fresh(port), "plinth_http_connections") < 5.0
-    });
+    wait_for("the seats to be free", || value(&fresh(port), "plinth_http_connections") < 5.0);
 }

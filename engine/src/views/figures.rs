@@ -9,7 +9,7 @@
 
 use crate::{
     admin::Operation,
-    catalog::{DiskStatus, GroupState, ModeStatus},
+    catalog::{GroupState, ModeStatus},
     check::Upkeep,
     disk::{
         counters::{IoClass, IoClient},
@@ -20,6 +20,7 @@ use crate::{
     extent::thin::DiskThin,
     files::file_stats::FileClass,
     space::mirror_sets::mirrors_wanted,
+    views::live::status_of,
 };
 use plinth_format::{
     DiskNumber,

@@ -3,8 +3,8 @@
 use super::{
     exports::Export,
     protocol::{
-        Answer, EngineFigures, FileInfo, FileRequest, How, ListEntry, NAME, Notice, ProcessRequest, Request,
-        Status,
+        Answer, EngineFigures, FileInfo, FileRequest, How, ListEntry, NAME, Notice, ProcessRequest,
+        Request, Status,
     },
 };
 use crate::paths::Paths;

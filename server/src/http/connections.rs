@@ -71,12 +71,12 @@ pub(crate) struct Seat {
 impl Taken {
     /// The connection that ends for the next one.
     fn least(&self) -> Option<u64> {
+        let oldest = |has_asked: bool| {
+            let seats = self.seats.iter().filter(|(_, seat)| seat.has_asked == has_asked);
+            seats.min_by_key(|(_, seat)| seat.since).map(|(number, _)| *number)
+        };
         let silent = self.seats.values().filter(|seat| !seat.has_asked).count();
-        let are_many = silent > SEATS / 2;
-        let candidates = self.seats.iter().filter(|(_, seat)| !are_many || !seat.has_asked);
-        let asked = candidates.clone().filter(|(_, seat)| are_many || seat.has_asked);
-        let oldest = asked.min_by_key(|(_, seat)| seat.since);
-        oldest.or(candidates.min_by_key(|(_, seat)| seat.since)).map(|(number, _)| *number)
+        if silent > SEATS / 2 { oldest(false) } else { oldest(true).or_else(|| oldest(false)) }
     }
 }
 

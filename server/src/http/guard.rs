@@ -15,7 +15,7 @@ use hyper::{
 use std::net::IpAddr;
 
 /// The refusal of a request that may not be made.
-pub(super) fn refuse<B>(site: &Site, request: &Request<B>) -> Option<Answer> {
+pub(super) fn refuse(site: &Site, request: &Request<()>) -> Option<Answer> {
     if site.address.listen.ip().is_loopback() && !names_loopback(request) {
         let text = "this address answers requests to localhost, 127.0.0.1 or [::1] alone: ask by one of these names, or \
                     let the proxy in front send one as Host\n";
@@ -39,7 +39,7 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-fn names_loopback<B>(request: &Request<B>) -> bool {
+fn names_loopback(request: &Request<()>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let one = hosts.next().and_then(|host| host.to_str().ok());
     let of_target = request.uri().authority();
@@ -88,7 +88,8 @@ mod tests {
     fn a_second_host_header_or_a_foreign_target_is_refused() {
         let request = |uri: &str, hosts: &[&str]| {
             let request = Request::builder().uri(uri);
-            let with = |request: hyper::http::request::Builder, host: &&str| request.header(HOST, *host);
+            let with =
+                |request: hyper::http::request::Builder, host: &&str| request.header(HOST, *host);
             hosts.iter().fold(request, with).body(()).expect("a request")
         };
         assert!(names_loopback(&request("/metrics", &["localhost"])));

@@ -32,19 +32,12 @@ use crate::{
     tls::Certificates,
 };
 use connections::{Connections, Seat};
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics::Metrics;
 use plinth_engine::event::Severity;
 use rustls::ServerConfig;
-use std::{
-    convert::Infallible,
-    io,
-    net::TcpListener,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     runtime::Builder,
@@ -173,7 +166,9 @@ async fn answer(
     seat: Seat,
 ) {
     let seat = Arc::new(seat);
-    let service = service_fn(|request| {
+    let service = service_fn(|request: Request<Incoming>| {
+        // A body, if there is one, is not read.
+        let request = request.map(drop);
         let (site, seat) = (Arc::clone(site), Arc::clone(&seat));
         async move {
             seat.note_request();

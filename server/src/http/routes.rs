@@ -21,8 +21,8 @@ const HOME: &str = concat!(
     "\n\n/metrics   figures for Prometheus (docs/metrics.md)\n"
 );
 
-/// Answers a request. Its body, if it has one, is not read.
-pub(super) async fn answer<B>(site: &Site, request: &Request<B>) -> Answer {
+/// Answers a request.
+pub(super) async fn answer(site: &Site, request: &Request<()>) -> Answer {
     if let Some(refused) = guard::refuse(site, request) {
         return refused;
     }

@@ -79,10 +79,7 @@ impl<'a> Groups<'a> {
     }
 
     /// A number for each group.
-    fn each(
-        &self,
-        value: impl Fn(&Figures) -> f64,
-    ) -> impl Iterator<Item = (Labels<'a>, f64)> {
+    fn each(&self, value: impl Fn(&Figures) -> f64) -> impl Iterator<Item = (Labels<'a>, f64)> {
         self.0.iter().map(move |(name, _, engine)| (of_group(name), value(&engine.group)))
     }
 
@@ -104,10 +101,7 @@ impl<'a> Groups<'a> {
 struct Disks<'a>(Vec<(&'a str, &'a DiskFigures)>);
 
 impl<'a> Disks<'a> {
-    fn each(
-        &self,
-        value: impl Fn(&DiskFigures) -> f64,
-    ) -> impl Iterator<Item = (Labels<'a>, f64)> {
+    fn each(&self, value: impl Fn(&DiskFigures) -> f64) -> impl Iterator<Item = (Labels<'a>, f64)> {
         self.0.iter().map(move |(group, disk)| (of_disk(group, disk), value(disk)))
     }
 
@@ -218,9 +212,8 @@ fn engines(sheet: &mut Sheet<'_>, snapshot: &Snapshot) -> Result {
         "1 for the state that the group is in: mounted, restricted, broken.",
         groups().map(|(name, group)| (of_group(name).and("state", word(group.state())), 1.0)),
     )?;
-    let engines = || {
-        groups().filter_map(|(name, group)| Some((name.as_str(), &**group.engine.as_ref()?)))
-    };
+    let engines =
+        || groups().filter_map(|(name, group)| Some((name.as_str(), &**group.engine.as_ref()?)));
     sheet.counter(
         "plinth_engine_events",
         None,
@@ -237,9 +230,8 @@ fn engines(sheet: &mut Sheet<'_>, snapshot: &Snapshot) -> Result {
         None,
         "Mounts (fuse) and connections (nbd) that the engine serves.",
         engines().flat_map(|(name, engine)| {
-            [("fuse", engine.mounts), ("nbd", engine.nbd_clients)].map(|(frontend, count)| {
-                (of_group(name).and("frontend", frontend), count as f64)
-            })
+            [("fuse", engine.mounts), ("nbd", engine.nbd_clients)]
+                .map(|(frontend, count)| (of_group(name).and("frontend", frontend), count as f64))
         }),
     )?;
     sheet.gauge(
@@ -315,9 +307,8 @@ fn redundancy(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
         "Extents of the files.",
         groups.each(|group| group.extents as f64),
     )?;
-    let lacking = |group: &Figures, left: u32| {
-        group.extents_lacking.get(&left).copied().unwrap_or(0) as f64
-    };
+    let lacking =
+        |group: &Figures, left: u32| group.extents_lacking.get(&left).copied().unwrap_or(0) as f64;
     sheet.gauge(
         "plinth_diskgroup_extents_lacking_mirrors",
         None,
@@ -420,8 +411,7 @@ fn operations(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
         "plinth_operation_remaining",
         SECONDS,
         "How long the rest of a running operation takes, at its rate of the last half minute.",
-        all.iter()
-            .filter_map(|(labels, pass)| Some((labels.clone(), pass.seconds_left? as f64))),
+        all.iter().filter_map(|(labels, pass)| Some((labels.clone(), pass.seconds_left? as f64))),
     )
 }
 

@@ -77,8 +77,7 @@ pub fn imbalance(figures: &Figures) -> f64 {
         let stays = !["DROPPING", "FORCING"].contains(&disk.state.as_str());
         !disk.is_quorum && disk.mode == "ONLINE" && stays && disk.total > 0
     };
-    let used =
-        |disk: &DiskFigures| disk.total.saturating_sub(disk.free) as f64 / disk.total as f64;
+    let used = |disk: &DiskFigures| disk.total.saturating_sub(disk.free) as f64 / disk.total as f64;
     let used = figures.disks.iter().filter(is_meant).map(used);
     let (least, most) =
         used.fold((f64::MAX, f64::MIN), |(least, most), used| (least.min(used), most.max(used)));

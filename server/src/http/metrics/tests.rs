@@ -132,10 +132,8 @@ fn series(line: &str) -> &str {
 
 /// The families of a text: names as they are queried, with type and help.
 fn families(text: &str) -> BTreeMap<String, (String, String)> {
-    let help: BTreeMap<&str, &str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '))
-        .collect();
+    let help: BTreeMap<&str, &str> =
+        text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
     text.lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
         .map(|(name, kind)| {
@@ -194,7 +192,8 @@ fn every_family_is_explained_in_the_documentation() {
         })
         .collect();
     let written = families(&shown());
-    let stranger = |(name, found): &(&String, &(String, String))| documented.get(*name) != Some(found);
+    let stranger =
+        |(name, found): &(&String, &(String, String))| documented.get(*name) != Some(found);
     let wrong: Vec<_> = written.iter().filter(stranger).collect();
     assert!(wrong.is_empty(), "docs/metrics.md says otherwise, or nothing: {wrong:#?}");
     let gone: Vec<_> = documented.keys().filter(|name| !written.contains_key(*name)).collect();
@@ -256,8 +255,10 @@ fn rules_and_board_name_only_metrics_that_exist() {
 /// Each rule is in a test of its own file.
 #[test]
 fn every_rule_is_tested() {
-    let (rules, tests) =
-        (file("packaging/prometheus/plinth.rules.yml"), file("packaging/prometheus/plinth.test.yml"));
+    let (rules, tests) = (
+        file("packaging/prometheus/plinth.rules.yml"),
+        file("packaging/prometheus/plinth.test.yml"),
+    );
     let rules: Vec<&str> =
         rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(rules.len() > 10, "{rules:?}");
