@@ -275,7 +275,7 @@ fn hostile_names_stay_within_their_labels() {
     let text = families::write(hostile);
     let escaped = "a\\\"} 1\\nplinth_engine_up{group=\\\"x\\\\\\n# EOF\r\0\u{202e}";
     let label = format!("group=\"{escaped}\"");
-    assert!(text.contains(&format!("plinth_engine_up{{{label}}} 1\n")), "{text}");
+    assert!(text.contains(&format!("plinth_engine_up{{{label}}} 1.0\n")), "{text}");
     assert!(text.ends_with("\n# EOF\n") && text.matches("\n# EOF").count() == 1);
     let all: Vec<&str> = samples(&text).map(series).collect();
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "each comes once");
