@@ -1,7 +1,7 @@
 //! `/metrics`: its figures beside the views and beside what the kernel counts; engines that stop or
 //! die; clients that may not ask, and clients that only occupy.
 
-use plinth_tests::{Authority, Instance, MIB, bytes, wait_for};
+use plinth_tests::{Authority, Instance, MIB, wait_for};
 use rustix::process::Signal;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
@@ -33,6 +33,11 @@ fn serve_http(instance: &mut Instance, more: &[&str]) -> u16 {
     };
     wait_for("HTTP to be answered", || port(&instance.alert_log()).is_some());
     port(&instance.alert_log()).expect("just seen")
+}
+
+/// Bytes that differ from place to place.
+fn bytes(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 4096) as u8 ^ at as u8 ^ seed).collect()
 }
 
 fn connect(port: u16) -> TcpStream {
