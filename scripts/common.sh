@@ -47,6 +47,10 @@ install_packages() {
         apt-get install -y -q --no-install-recommends postgresql-common || return
         sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
     fi
+    # Of prometheus only a tool is wanted: its service, which the package would start, stays away.
+    if [[ "$*" == *prometheus* ]] && [ -d /etc/systemd/system ] && [ ! -e /etc/systemd/system/prometheus.service ]; then
+        ln -s /dev/null /etc/systemd/system/prometheus.service
+    fi
     apt-get install -y -q --no-install-recommends "$@"
 }
 

@@ -19,7 +19,11 @@ use std::{
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
-    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -33,6 +37,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub struct Alert {
     lines: SyncSender<Line>,
+    counts: Arc<[AtomicU64; 3]>,
 }
 
 #[derive(Debug)]
@@ -53,7 +58,14 @@ impl Alert {
         let _ = thread::Builder::new()
             .name("alert".into())
             .spawn(move || write(&path, echo, &receiver));
-        Self { lines }
+        Self { lines, counts: Arc::default() }
+    }
+
+    /// The events since the start of this process: notes, warnings, alarms. Each is counted, also
+    /// where the log has one line for several.
+    #[must_use]
+    pub fn counts(&self) -> [u64; 3] {
+        self.counts.each_ref().map(|count| count.load(Relaxed))
     }
 
     /// Writes one event. Never blocks: if some thousand lines are waiting, further ones go to the
@@ -64,6 +76,12 @@ impl Alert {
 
     /// Writes one line about a group, or about the instance.
     pub fn line(&self, severity: Severity, about: &str, text: &str) {
+        let kind = match severity {
+            Severity::Note => 0,
+            Severity::Warning => 1,
+            Severity::Alarm => 2,
+        };
+        self.counts[kind].fetch_add(1, Relaxed);
         let text = text.replace('\n', " | ").replace('\r', "");
         let line = Line::Write(now(), Text { severity, about: about.to_owned(), text });
         if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) =
@@ -174,6 +192,7 @@ mod tests {
             lines[0].ends_with(" WARNING DATA: one | two")
                 && lines[1].ends_with(" ALARM DATA: three")
         );
+        assert_eq!(alert.counts(), [0, 1, 1]);
     }
 
     /// A process that ends writes what was gathered until then.

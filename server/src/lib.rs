@@ -5,6 +5,8 @@ pub mod cli;
 pub mod engine;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+pub mod http;
+pub mod http_address;
 pub mod instance;
 mod login_failures;
 pub mod paths;

@@ -8,7 +8,7 @@ use plinth_tidy::Rooms;
 use std::path::Path;
 
 const ROOMS: Rooms = Rooms {
-    rooms: &[BASE, "sql", "engine", "query", "instance", "pg", "serve", "cli"],
+    rooms: &[BASE, "sql", "engine", "query", "instance", "pg", "http", "serve", "cli"],
     beside: BASE,
     above_all: &["lib", "main", "rooms", "fuzz"],
 };

@@ -1,6 +1,7 @@
 //! `plinth serve`: an instance, and the sockets on which it answers.
 
 use crate::{
+    http,
     instance::{
         Instance, control,
         start::{Options, Started, start},
@@ -38,12 +39,15 @@ fn listen(
     options: Options,
     stored: Vec<(String, OwnedFd)>,
 ) -> io::Result<(Arc<Instance>, fs::File)> {
-    let Started { instance, lock, postgres, control, network, is_new_network } =
+    let Started { instance, lock, postgres, control, network, is_new_network, http, is_new_http } =
         start(options, stored)?;
     let limits = Arc::default();
     pg::listen(&instance, postgres, &limits)?;
     if let Some(network) = network {
         pg::network::listen(&instance, &network, is_new_network, &limits)?;
+    }
+    if let Some(http) = http {
+        http::listen(&instance, &http, is_new_http)?;
     }
     control::listen(&instance, control)?;
     instance.keep_filter()?;

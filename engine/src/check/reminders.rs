@@ -185,6 +185,11 @@ impl Upkeep {
         Ok(())
     }
 
+    /// When all of the group was last scrubbed; 0: never. `None`: not read yet.
+    pub(crate) fn last_scrubbed(&self) -> Option<Timestamp> {
+        self.reminders.0.lock().scrubbed
+    }
+
     /// All of the group was scrubbed.
     pub(crate) async fn note_all_scrubbed(&self) -> Result<(), FileError> {
         let now = self.world.now();

@@ -379,7 +379,8 @@ impl ReadGauge {
         self.queued.load(Relaxed) % ONE_READ
     }
 
-    fn reads(&self) -> u64 {
+    /// Reads in flight.
+    pub(crate) fn reads(&self) -> u64 {
         self.queued.load(Relaxed) / ONE_READ
     }
 

@@ -281,6 +281,20 @@ impl FileStats {
         let files = places.into_iter().map(|(node, place)| self.at(place).read(node));
         std::iter::once(rest.read(0)).chain(files).collect()
     }
+
+    /// The counts of all files together. They never shrink: counts that leave a place are added to
+    /// the rest under the same lock.
+    #[must_use]
+    pub fn totals(&self) -> FileCounts {
+        let totals = Counts::default();
+        let register = self.register();
+        for counts in self.places.iter().filter_map(OnceLock::get) {
+            counts.add_to(&totals);
+        }
+        self.rest.add_to(&totals);
+        drop(register);
+        totals.read(0)
+    }
 }
 
 impl FileSystem {

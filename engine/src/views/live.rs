@@ -24,6 +24,18 @@ fn hash_of(id: DiskId) -> u32 {
         .fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
+/// The `STATE` of a disk in `v$asm_disk`. `leaves`: it is being dropped.
+pub(crate) fn status_of(member: &Member, leaves: bool) -> DiskStatus {
+    match member.state() {
+        DiskState::Offline if leaves => DiskStatus::Forcing,
+        _ if leaves => DiskStatus::Dropping,
+        _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
+        _ if member.room.is_short() => DiskStatus::Full,
+        _ if !member.delay().is_zero() => DiskStatus::Delayed,
+        _ => DiskStatus::Normal,
+    }
+}
+
 /// AUs of a disk that hold data or could, and those of them that files can be given: so the numbers
 /// of a group are the sums of those of its disks. A quorum disk has such AUs, although no data is
 /// placed there.
@@ -49,6 +61,12 @@ pub(crate) fn row_of_operation(operation: Operation) -> Row {
 }
 
 impl Upkeep {
+    /// Bytes of a disk that hold data or could, and those of them that files can be given.
+    pub(crate) fn room_of(&self, member: &Member) -> (u64, u64) {
+        let (total, free) = room(member, &self.space());
+        (u64::from(total) * self.au_size, u64::from(free) * self.au_size)
+    }
+
     pub(crate) fn live(&self) -> Live {
         let membership = self.voters.current();
         let placement = self.placement();
@@ -141,17 +159,7 @@ impl Upkeep {
             }
             .word(),
             mode_status: ModeStatus::from(state).word(),
-            state: match entry {
-                Some(entry) if entry.leaving && state == DiskState::Offline => {
-                    DiskStatus::Forcing
-                }
-                Some(entry) if entry.leaving => DiskStatus::Dropping,
-                _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
-                _ if member.room.is_short() => DiskStatus::Full,
-                _ if !member.delay().is_zero() => DiskStatus::Delayed,
-                _ => DiskStatus::Normal,
-            }
-            .word(),
+            state: status_of(member, entry.is_some_and(|entry| entry.leaving)).word(),
             os_size: disk.as_ref().map_or(0, |disk| disk.size()),
             total: u64::from(capacity) * au,
             free: u64::from(available) * au,

@@ -33,7 +33,7 @@ enum Takes {
 }
 
 /// Each key. `start.rs` gives them their meaning.
-const KEYS: [(&str, Takes); 11] = [
+const KEYS: [(&str, Takes); 16] = [
     ("dir", Takes::Path),
     ("state", Takes::Path),
     ("diskstring", Takes::Text),
@@ -44,6 +44,11 @@ const KEYS: [(&str, Takes); 11] = [
     ("tls-key", Takes::Path),
     ("tls-client-ca", Takes::Path),
     ("insecure", Takes::Flag),
+    ("http", Takes::Text),
+    ("http-tls-cert", Takes::Path),
+    ("http-tls-key", Takes::Path),
+    ("http-tls-client-ca", Takes::Path),
+    ("http-token", Takes::Path),
     ("io", Takes::Text),
 ];
 
@@ -247,6 +252,7 @@ mod tests {
             ("look-all", Value::Flag(false)),
             ("listen", Value::Text("off".to_owned())),
             ("insecure", Value::Flag(false)),
+            ("http", Value::Text("off".to_owned())),
             ("io", Value::Text("auto".to_owned())),
         ];
         let found: BTreeMap<_, _> =

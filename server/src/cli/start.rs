@@ -1,8 +1,8 @@
 //! `plinth serve`: from its flags and the configuration file to the options of an instance.
 //!
 //! A flag, or its environment variable, overrides the key of that name. Flags that belong together
-//! replace the keys together: `--listen` all keys of the network, `--look-group` and `--look-all`
-//! both of these.
+//! replace the keys together: `--listen` all keys of the network, `--http` all of HTTP,
+//! `--look-group` and `--look-all` both of these.
 
 use super::{
     Result,
@@ -41,6 +41,8 @@ pub(super) struct Serve {
     look_all: bool,
     #[command(flatten)]
     network: network::Arguments,
+    #[command(flatten)]
+    http: network::HttpArguments,
     /// How to do I/O: auto, uring or threads.
     #[arg(long, env = "PLINTH_IO", value_name = "ENGINE")]
     io: Option<IoChoice>,
@@ -77,11 +79,16 @@ impl Serve {
             Some(network) => Some(network),
             None => network::of_file(&file)?,
         };
+        let http = match self.http.address()? {
+            Some(http) => Some(http),
+            None => network::http_of_file(&file)?,
+        };
         Ok(Options {
             paths: Paths::new(&absolute(dir), state.as_deref()),
             diskstring: self.diskstring.or_else(|| file.text("diskstring").map(str::to_owned)),
             looking,
             network,
+            http,
             io,
         })
     }
@@ -136,6 +143,7 @@ state = "/srv/state"
 diskstring = "/srv/disks/*"
 look-group = "root"
 listen = "127.0.0.1:6543"
+http = "127.0.0.1:9743"
 io = "threads"
 "#;
 
@@ -149,6 +157,8 @@ io = "threads"
         let network = found.network.flatten().expect("an address");
         assert_eq!(network.listen.to_string(), "127.0.0.1:6543");
         assert!(!network.insecure && network.tls.is_none());
+        let http = found.http.flatten().expect("an address");
+        assert_eq!(http.listen.to_string(), "127.0.0.1:9743");
     }
 
     #[test]
@@ -159,9 +169,10 @@ io = "threads"
             "--diskstring=/dev/mine*",
             "--look-all",
             "--listen=[::1]:7654",
+            "--http=[::1]:9744",
             "--io=auto",
         ];
-        let file = FILE.to_owned() + "insecure = true\n";
+        let file = FILE.to_owned() + "insecure = true\nhttp-token = \"/srv/token\"\n";
         let found = options(&file, &flags).expect("usable");
         assert_eq!(found.paths, Paths::new("/run/mine".as_ref(), Some("/srv/mine".as_ref())));
         assert_eq!(found.diskstring.as_deref(), Some("/dev/mine*"));
@@ -170,6 +181,9 @@ io = "threads"
         let network = found.network.flatten().expect("an address");
         assert_eq!(network.listen.to_string(), "[::1]:7654");
         assert!(!network.insecure, "of the network nothing of the file is left");
+        let http = found.http.flatten().expect("an address");
+        assert_eq!(http.listen.to_string(), "[::1]:9744");
+        assert!(http.token.is_none(), "of HTTP nothing of the file is left");
         let nobody = options(FILE, &["--look-group="]).expect("usable");
         assert_eq!(nobody.looking, Looking::Nobody);
         assert!(matches!(
@@ -182,7 +196,7 @@ io = "threads"
     fn an_empty_file_changes_nothing() {
         let found = options("", &["--dir=/run/mine"]).expect("usable");
         assert_eq!(found.paths, Paths::new("/run/mine".as_ref(), None));
-        assert!(found.diskstring.is_none() && found.network.is_none());
+        assert!(found.diskstring.is_none() && found.network.is_none() && found.http.is_none());
         assert_eq!(found.looking, Looking::Nobody);
     }
 
@@ -201,6 +215,19 @@ io = "threads"
             ("listen = \"[::1]:1\"\ntls-cert = \"/a\"", 2, "tls-cert: there is no tls-key"),
             ("listen = \"[::1]:1\"\ntls-client-ca = \"/a\"", 2, "tls-client-ca: there is no tls-"),
             ("listen = \"[::1]:1\"\ntls-cert = \"/a\"\ntls-key = \"/b\"", 1, "/a: "),
+            ("http = \"9742\"", 1, "http 9742: "),
+            (
+                "\nhttp-token = \"/a\"",
+                2,
+                "http-token: it says how to listen, and http says nowhere",
+            ),
+            ("http = \"off\"\nhttp-tls-cert = \"/a\"", 2, "http-tls-cert: it says how to listen"),
+            (
+                "http = \"[::1]:1\"\nhttp-tls-key = \"/b\"",
+                2,
+                "http-tls-key: there is no http-tls-cert",
+            ),
+            ("\nhttp = \"192.0.2.1:9742\"", 2, "http: "),
         ] {
             let refusal = options(file, &[]).expect_err(file).message;
             let place = format!("plinth.toml, line {line}: ");

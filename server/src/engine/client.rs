@@ -3,8 +3,8 @@
 use super::{
     exports::Export,
     protocol::{
-        Answer, FileInfo, FileRequest, How, ListEntry, NAME, Notice, ProcessRequest, Request,
-        Status,
+        Answer, EngineFigures, FileInfo, FileRequest, How, ListEntry, NAME, Notice, ProcessRequest,
+        Request, Status,
     },
 };
 use crate::paths::Paths;
@@ -213,6 +213,29 @@ impl Client {
     pub fn operations(&self) -> Result<Vec<Operation>> {
         match self.call(ProcessRequest::Operations, Some(SOON))? {
             Answer::Operations(operations) => Ok(operations),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// What the engine tells monitoring systems. There is no time limit: the caller has a thread
+    /// for it, and a connection that is left behind would wait in the engine all the same.
+    ///
+    /// # Errors
+    /// If the engine has no group, or ends before it answers.
+    pub fn figures(&self) -> Result<EngineFigures> {
+        match self.call(ProcessRequest::Figures, None)? {
+            Answer::Figures(figures) => Ok(*figures),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// Whether the engine answers and has mounted its group. There is no time limit.
+    ///
+    /// # Errors
+    /// If the engine ends before it answers.
+    pub fn is_mounted(&self) -> Result<bool> {
+        match self.call(ProcessRequest::Status, None)? {
+            Answer::Status(status) => Ok(status.mounted),
             _ => Err(self.strange()),
         }
     }

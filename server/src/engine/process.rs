@@ -15,7 +15,7 @@ use super::{
     exports::{Export, Exporting},
     files,
     keeping::Keeping,
-    protocol::{Answer, How, NAME, Notice, ProcessRequest, Request, Status},
+    protocol::{Answer, EngineFigures, How, NAME, Notice, ProcessRequest, Request, Status},
     this_thread::ThisThread,
 };
 use crate::{
@@ -521,6 +521,10 @@ impl Engine {
                 let operations = self.mounted().map(|group| group.operations());
                 return Ok(Some(operations.map_or_else(Answer::Refused, Answer::Operations)));
             }
+            ProcessRequest::Figures => {
+                let figures = self.figures().map(|figures| Answer::Figures(Box::new(figures)));
+                return Ok(Some(figures.unwrap_or_else(Answer::Refused)));
+            }
             ProcessRequest::Query(sql) => return self.query(frames, &sql).map(sent),
             ProcessRequest::SetDiskstring(diskstring) => self
                 .world
@@ -649,6 +653,18 @@ impl Engine {
             io: self.world.io_engine_name().to_owned(),
             serving: self.serving().keys().cloned().collect(),
         }
+    }
+
+    fn figures(&self) -> Result<EngineFigures, AdminError> {
+        let group = self.mounted()?.figures();
+        let exports = self.exporting.list();
+        Ok(EngineFigures {
+            mounts: self.serving().len() as u64,
+            nbd_exports: exports.len() as u64,
+            nbd_clients: exports.iter().map(|(_, clients)| *clients as u64).sum(),
+            events: self.alert.counts(),
+            group,
+        })
     }
 
     fn mount(

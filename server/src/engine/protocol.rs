@@ -5,6 +5,7 @@ use plinth_engine::{
     admin::{AdminError, Command, Estimate, NewGroup, Operation, Outcome, Reclaimable, Report},
     api::{ConnectionId, Kind},
     files::statements::NewSystemFile,
+    views::figures::Figures,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::PathBuf};
@@ -74,6 +75,8 @@ pub enum ProcessRequest {
     /// The findings of the last scrub; answered with a `Report`.
     Scrubbed,
     Operations,
+    /// Answered with `Figures`.
+    Figures,
     /// Answered with `Rows` and their parts, then `Done`.
     Query(String),
     SetDiskstring(String),
@@ -199,6 +202,7 @@ pub enum Answer {
     Status(Status),
     Report(Report),
     Operations(Vec<Operation>),
+    Figures(Box<EngineFigures>),
     Estimate(Estimate),
     Reclaimable(Vec<Reclaimable>),
     Rows {
@@ -269,6 +273,20 @@ pub struct Status {
     pub io: String,
     /// The mount points that it serves.
     pub serving: Vec<PathBuf>,
+}
+
+/// What an engine tells monitoring systems.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EngineFigures {
+    /// The mounts that it serves.
+    pub mounts: u64,
+    /// Its exports to NBD clients, and these clients.
+    pub nbd_exports: u64,
+    pub nbd_clients: u64,
+    /// Its lines in the alert log since its start: notes, warnings, alarms.
+    pub events: [u64; 3],
+    pub group: Figures,
 }
 
 /// An event that the instance must learn of at once.

@@ -140,6 +140,8 @@ pub struct Instance {
     launched: Mutex<BTreeMap<String, u32>>,
     /// Engines that end because another one takes over.
     handed_over: Mutex<BTreeSet<u32>>,
+    /// How many engines of each group have ended and were followed by another.
+    restarts: Mutex<BTreeMap<String, u64>>,
     /// Results of `EXPLAIN WORK`, the last at the end.
     estimates: Mutex<VecDeque<Estimated>>,
     /// Held by a thread that sends engines the preferred failure groups, or the power limit.
@@ -161,6 +163,12 @@ impl From<MountError> for SqlError {
     fn from(error: MountError) -> Self {
         mount_refused(&error).into()
     }
+}
+
+/// The groups that shall be mounted, and their numbers.
+fn groups_of(state: &State) -> BTreeMap<String, u32> {
+    let mounted = state.groups.iter().filter(|(_, group)| group.mounted);
+    mounted.map(|(name, group)| (name.clone(), group.number)).collect()
 }
 
 fn mount_refused(error: &MountError) -> AdminError {
@@ -210,13 +218,32 @@ impl Instance {
     /// The groups that shall be mounted, and their numbers.
     #[must_use]
     pub fn groups(&self) -> BTreeMap<String, u32> {
-        let state = lock(&self.state);
-        state
-            .groups
-            .iter()
-            .filter(|(_, group)| group.mounted)
-            .map(|(name, group)| (name.clone(), group.number))
-            .collect()
+        groups_of(&lock(&self.state))
+    }
+
+    /// As [`Self::groups`], for callers that must not wait for a disk: `None` while what is
+    /// remembered is being written.
+    #[must_use]
+    pub fn groups_now(&self) -> Option<BTreeMap<String, u32>> {
+        self.state.try_lock().ok().map(|state| groups_of(&state))
+    }
+
+    /// How many engines of the group have ended unasked since the instance started.
+    #[must_use]
+    pub fn restarts(&self, group: &str) -> u64 {
+        lock(&self.restarts).get(group).copied().unwrap_or(0)
+    }
+
+    /// When it started: nanoseconds since 1970.
+    #[must_use]
+    pub fn began(&self) -> i64 {
+        self.began
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.all().len()
     }
 
     /// Results of `EXPLAIN WORK`, oldest first.

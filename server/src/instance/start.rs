@@ -10,7 +10,7 @@ use super::{
     preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
 };
-use crate::{alert::Alert, paths::Paths, process, tls::Network};
+use crate::{alert::Alert, http_address::HttpAddress, paths::Paths, process, tls::Network};
 use plinth_engine::event::Severity;
 use plinth_host::IoChoice;
 use rustix::{fd::OwnedFd, fs::Mode};
@@ -36,6 +36,8 @@ pub struct Options {
     /// Where to listen beside the unix socket; `Some(None)`: nowhere. Replaces the remembered
     /// address.
     pub network: Option<Option<Network>>,
+    /// Where to listen for HTTP, in the same way.
+    pub http: Option<Option<HttpAddress>>,
     pub io: IoChoice,
 }
 
@@ -52,6 +54,9 @@ pub struct Started {
     pub network: Option<Network>,
     /// Whether the operator gave the network at this start.
     pub is_new_network: bool,
+    /// Where to listen for HTTP.
+    pub http: Option<HttpAddress>,
+    pub is_new_http: bool,
 }
 
 /// Locks the directory, reads the remembered state, makes the sockets, adopts the engines that run.
@@ -70,10 +75,10 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
             paths.dir().display()
         )));
     };
-    let is_new_network = options.network.is_some();
+    let (is_new_network, is_new_http) = (options.network.is_some(), options.http.is_some());
     let loaded = State::load(&paths.instance())?;
-    let state = remembered(loaded.clone(), options.diskstring, options.network)?;
-    let network = state.network.clone();
+    let state = remembered(loaded.clone(), options.diskstring, options.network, options.http)?;
+    let (network, http) = (state.network.clone(), state.http.clone());
     let alert = Alert::new(paths.alert(), true);
     let discovery = Discovery::new(options.io, &state.diskstring, paths.state(), alert.clone())?;
     if loaded.as_ref() != Some(&state) {
@@ -98,6 +103,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         children: Children::default(),
         launched: Mutex::default(),
         handed_over: Mutex::default(),
+        restarts: Mutex::default(),
         estimates: Mutex::default(),
         preferring: Mutex::default(),
         changed: Mutex::default(),
@@ -117,7 +123,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
     for group in instance.groups().into_keys() {
         instance.adopt(&group);
     }
-    Ok(Started { instance, lock, postgres, control, network, is_new_network })
+    Ok(Started { instance, lock, postgres, control, network, is_new_network, http, is_new_http })
 }
 
 /// Makes the directories of the instance. From here on its new files can be read by its user only.
@@ -140,11 +146,13 @@ fn remembered(
     loaded: Option<State>,
     diskstring: Option<String>,
     network: Option<Option<Network>>,
+    http: Option<Option<HttpAddress>>,
 ) -> io::Result<State> {
     let mut state = loaded.unwrap_or_else(|| State {
         diskstring: DEFAULT_DISKSTRING.into(),
         groups: BTreeMap::new(),
         network: None,
+        http: None,
         passwords: Passwords::default(),
         preferred: Preferred::default(),
         power_limit: None,
@@ -157,6 +165,10 @@ fn remembered(
     if let Some(network) = network {
         network.iter().try_for_each(Network::check)?;
         state.network = network;
+    }
+    if let Some(http) = http {
+        http.iter().try_for_each(HttpAddress::check)?;
+        state.http = http;
     }
     if state.passwords.secret.is_empty() {
         state.passwords.secret =

@@ -5,7 +5,7 @@
 //! old one or the new.
 
 use super::{filter::Wanted, passwords::Passwords, preferred::Preferred};
-use crate::{engine::exports::Export, tls::Network};
+use crate::{engine::exports::Export, http_address::HttpAddress, tls::Network};
 use plinth_engine::api::ConnectionId;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -29,6 +29,9 @@ pub struct State {
     /// Where to listen beside the unix socket.
     #[serde(default)]
     pub network: Option<Network>,
+    /// Where to listen for HTTP.
+    #[serde(default)]
+    pub http: Option<HttpAddress>,
     #[serde(default)]
     pub passwords: Passwords,
     /// The failure groups that reads prefer.
@@ -143,6 +146,7 @@ mod tests {
             diskstring: "/x/*".into(),
             groups: BTreeMap::new(),
             network: None,
+            http: None,
             passwords: Passwords::default(),
             preferred: "DATA.FG1".parse().expect("a list"),
             power_limit: Some(4),

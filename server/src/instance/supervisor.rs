@@ -242,6 +242,7 @@ impl Instance {
                 return None;
             }
         }
+        *lock(&self.restarts).entry(group.to_owned()).or_default() += 1;
         let (severity, times) = match history.ends {
             0..ALARM => (Severity::Warning, String::new()),
             ends => (Severity::Alarm, format!(", {ends} times in a row; see its log")),

@@ -1,0 +1,185 @@
+//! HTTP: `/metrics` for Prometheus. Off unless the operator gives an address (`serve --http`).
+//!
+//! One thread, `http`, runs hyper on a runtime of its own; no other thread of the instance knows a
+//! runtime, and an engine has none. A request goes through these steps, and each can end it:
+//!
+//!   1. the connection gets a seat (`connections.rs`); with TLS, the handshake;
+//!   2. the head: 16 KiB and 10 s at most;
+//!   3. the `Host` header, the token (`guard.rs`);
+//!   4. the path, then the method (`routes.rs`);
+//!   5. the answer, made by a thread of its own (`metrics/mod.rs`), which never waits for an engine
+//!      longer than [`readings::WAIT_MAX`].
+//!
+//! Clients that are slow, or connect and send nothing, cost a seat for 30 s at most. When all seats
+//! are taken, one of theirs goes to the next client: so 1,000 of them keep nobody out.
+//!
+//! Invariants:
+//!
+//!   1. Memory is bounded: by the seats, the limits of a head, and one text for all that ask within
+//!      the same second.
+//!   2. Nothing here waits for a disk, or for an engine that has stopped.
+//!   3. Nothing can be changed by HTTP: every method but GET and HEAD is refused.
+
+mod connections;
+mod guard;
+pub mod metrics;
+mod readings;
+mod routes;
+
+use crate::{
+    http_address::{HttpAddress, Token},
+    instance::Instance,
+    tls::Certificates,
+};
+use connections::{Connections, Seat};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use metrics::Metrics;
+use plinth_engine::event::Severity;
+use rustls::ServerConfig;
+use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    runtime::Builder,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// How long between two attempts to listen on an address that the host does not have (yet).
+const AGAIN: Duration = Duration::from_secs(10);
+/// How long a client may take for the TLS handshake, and for the head of a request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The largest head. What is read of a client and not yet understood is no more than that.
+const HEAD_BYTES: usize = 16 << 10;
+/// Most lines of a head.
+const HEADERS_MAX: usize = 64;
+/// The protocol (ALPN) that is spoken.
+const ALPN: &[u8] = b"http/1.1";
+
+/// All that a request needs.
+pub(crate) struct Site {
+    instance: Arc<Instance>,
+    address: HttpAddress,
+    certificates: Option<Certificates>,
+    token: Option<Token>,
+    connections: Arc<Connections>,
+    metrics: Metrics,
+}
+
+/// Listens from now on. If a remembered address cannot be used (the host does not have it yet, a
+/// file is missing), this is retried until it works; an address that the operator gives now is
+/// refused instead.
+pub(crate) fn listen(
+    instance: &Arc<Instance>,
+    address: &HttpAddress,
+    is_new: bool,
+) -> io::Result<()> {
+    match start(instance, address) {
+        Err(error) if !is_new => {
+            let text = format!("nothing is answered over HTTP: {error}");
+            instance.alert().line(Severity::Alarm, "instance", &text);
+            let (instance, address) = (Arc::clone(instance), address.clone());
+            let again = move || {
+                while start(&instance, &address).is_err() {
+                    thread::sleep(AGAIN);
+                }
+            };
+            thread::Builder::new().name("http".into()).spawn(again).map(drop)
+        }
+        started => started,
+    }
+}
+
+fn start(instance: &Arc<Instance>, address: &HttpAddress) -> io::Result<()> {
+    address.check()?;
+    let certificates = address.tls.as_ref().map(Certificates::new).transpose()?;
+    let token = address.token.as_deref().map(Token::new).transpose()?;
+    let listener = TcpListener::bind(address.listen).map_err(|error| {
+        io::Error::new(error.kind(), format!("listening for HTTP on {}: {error}", address.listen))
+    })?;
+    listener.set_nonblocking(true)?;
+    let own = listener.local_addr()?;
+    let how = if certificates.is_some() { "with TLS" } else { "without TLS" };
+    let connections = Arc::<Connections>::default();
+    let site = Arc::new(Site {
+        instance: Arc::clone(instance),
+        address: address.clone(),
+        certificates,
+        token,
+        metrics: Metrics::start(instance, &connections)?,
+        connections,
+    });
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    thread::Builder::new().name("http".into()).spawn(move || {
+        runtime.block_on(accept(listener, &site));
+    })?;
+    let text = format!("answers HTTP on {own}, {how}");
+    instance.alert().line(Severity::Note, "instance", &text);
+    Ok(())
+}
+
+async fn accept(listener: TcpListener, site: &Arc<Site>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            let text = format!("nothing is answered over HTTP: {error}");
+            site.instance.alert().line(Severity::Alarm, "instance", &text);
+            return;
+        }
+    };
+    let connections = Arc::clone(&site.connections);
+    tokio::spawn(async move { connections.tend().await });
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let _ = socket.set_nodelay(true);
+                let seat = site.connections.take_seat();
+                let number = seat.number();
+                let served = tokio::spawn(serve(Arc::clone(site), socket, seat));
+                site.connections.occupy(number, served.abort_handle());
+                // A connection whose seat was taken is dropped before the next is accepted.
+                tokio::task::yield_now().await;
+            }
+            // Descriptors have run out, or the client had disconnected at once.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn serve(site: Arc<Site>, socket: tokio::net::TcpStream, seat: Seat) {
+    let Some(certificates) = &site.certificates else {
+        return answer(&site, socket, seat).await;
+    };
+    let tls = certificates.now(site.instance.alert(), "instance");
+    let mut config = ServerConfig::clone(&tls.config);
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    let handshake = TlsAcceptor::from(Arc::new(config)).accept(socket);
+    if let Ok(Ok(stream)) = timeout(HEAD_TIME, handshake).await {
+        answer(&site, stream, seat).await;
+    }
+}
+
+/// Answers the requests of a connection until it ends. Its errors concern its client alone.
+async fn answer(
+    site: &Arc<Site>,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    seat: Seat,
+) {
+    let seat = Arc::new(seat);
+    let service = service_fn(|request: Request<Incoming>| {
+        // A body, if there is one, is not read.
+        let request = request.map(drop);
+        let (site, seat) = (Arc::clone(site), Arc::clone(&seat));
+        async move {
+            seat.note_request();
+            Ok::<_, Infallible>(routes::answer(&site, &request).await)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = connection.await;
+}

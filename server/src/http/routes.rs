@@ -1,0 +1,117 @@
+//! From a path to an answer.
+
+use super::{Site, guard, metrics::Format};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    header::{
+        ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap,
+        HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    },
+};
+
+pub(super) type Answer = Response<Full<Bytes>>;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+/// The page at `/`.
+const HOME: &str = concat!(
+    "plinth ",
+    env!("CARGO_PKG_VERSION"),
+    "\n\n/metrics   figures for Prometheus (docs/metrics.md)\n"
+);
+
+/// Answers a request.
+pub(super) async fn answer(site: &Site, request: &Request<()>) -> Answer {
+    if let Some(refused) = guard::refuse(site, request) {
+        return refused;
+    }
+    let path = request.uri().path();
+    if !["/", "/metrics"].contains(&path) {
+        return refusal(StatusCode::NOT_FOUND, "there is nothing here; figures are at /metrics\n");
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut refused =
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "this can be read, by GET or HEAD, alone\n");
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    if path == "/" {
+        return plain(StatusCode::OK, PLAIN, Bytes::from_static(HOME.as_bytes()));
+    }
+    let format = wanted(request.headers());
+    match site.metrics.text(format).await {
+        Some(text) => plain(StatusCode::OK, format.content_type(), text),
+        None => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the figures cannot be gathered now; the alert log may say why\n",
+        ),
+    }
+}
+
+pub(super) fn refusal(status: StatusCode, text: &'static str) -> Answer {
+    plain(status, PLAIN, Bytes::from_static(text.as_bytes()))
+}
+
+fn plain(status: StatusCode, content_type: &'static str, text: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(text));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (CONTENT_TYPE, content_type),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// The format that a client prefers; the older one if it does not say.
+fn wanted(headers: &HeaderMap) -> Format {
+    let mut best = [0.0_f32; 2];
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for choice in values.flat_map(|value| value.split(',')) {
+        let mut parts = choice.split(';').map(str::trim);
+        let place = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            "application/openmetrics-text" => 0,
+            "text/plain" | "text/*" | "*/*" => 1,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q="));
+        let weight = weight.and_then(|weight| weight.parse().ok()).unwrap_or(1.0);
+        best[place] = best[place].max(weight);
+    }
+    if best[0] > 0.0 && best[0] >= best[1] { Format::OpenMetrics } else { Format::Prometheus }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_the_one_that_is_preferred() {
+        let of = |accept: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            wanted(&headers)
+        };
+        let scraper = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;\
+             version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        assert_eq!(of(scraper), Format::OpenMetrics);
+        assert_eq!(of("application/openmetrics-text"), Format::OpenMetrics);
+        for accept in [
+            "text/plain",
+            "*/*",
+            "",
+            "text/html,*/*;q=0.8",
+            "application/openmetrics-text;q=0",
+            "application/openmetrics-text;q=0.1,text/plain;q=0.9",
+            "q=;;,,",
+        ] {
+            assert_eq!(of(accept), Format::Prometheus, "{accept}");
+        }
+        assert_eq!(wanted(&HeaderMap::new()), Format::Prometheus);
+    }
+}
