@@ -37,6 +37,8 @@ const PASSES: [OperationPass; 8] = [
 ];
 
 type Result = std::result::Result<(), fmt::Error>;
+/// A figure of something.
+type Of<T, F = f64> = fn(&T) -> F;
 
 /// A word of a view as a label's value.
 fn word(word: &str) -> Cow<'static, str> {
@@ -243,7 +245,7 @@ fn engines(sheet: &mut Sheet<'_>, snapshot: &Snapshot) -> Result {
 }
 
 fn space(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
-    let of_bytes: [(&str, &str, fn(&Figures) -> f64); 6] = [
+    let of_bytes: [(&str, &str, Of<Figures>); 6] = [
         ("size", "Space of the disks for data, before mirroring.", |group| group.total as f64),
         ("free", "Free space, before mirroring.", |group| group.free as f64),
         (
@@ -322,7 +324,7 @@ fn redundancy(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
 }
 
 fn catalog_and_scrub(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
-    let of_catalog: [(&str, Option<&Unit>, &str, fn(&Figures) -> f64); 5] = [
+    let of_catalog: [(&str, Option<&Unit>, &str, Of<Figures>); 5] = [
         ("catalog", BYTES, "One mirror of the catalog.", |group| group.catalog.bytes as f64),
         ("catalog_log", BYTES, "One mirror of the catalog's log.", |group| {
             group.catalog.log_bytes as f64
@@ -487,7 +489,7 @@ fn states_of_disks(sheet: &mut Sheet<'_>, disks: &Disks<'_>) -> Result {
         "1 for the state that the disk is in: normal, hung, full, delayed, dropping, forcing.",
         facts(|disk| &disk.state, "state"),
     )?;
-    let numbers: [(&str, Option<&Unit>, &str, fn(&DiskFigures) -> f64); 7] = [
+    let numbers: [(&str, Option<&Unit>, &str, Of<DiskFigures>); 7] = [
         ("device", BYTES, "The size of the device; 0 while it is missing.", |disk| {
             disk.size as f64
         }),
@@ -583,7 +585,7 @@ fn errors_of_disks(sheet: &mut Sheet<'_>, disks: &Disks<'_>) -> Result {
 }
 
 fn thin(sheet: &mut Sheet<'_>, disks: &Disks<'_>) -> Result {
-    let gauges: [(&str, &str, fn(&DiskFigures) -> u64); 4] = [
+    let gauges: [(&str, &str, Of<DiskFigures, u64>); 4] = [
         ("allocated", "Bytes that a thin device holds of the group.", |disk| disk.thin.allocated),
         ("waiting", "Bytes that are free and will be given back to the device.", |disk| {
             disk.thin.waiting
