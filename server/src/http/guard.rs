@@ -1,8 +1,8 @@
-//! Who may ask: the `Host` header, and the token.
+//! The `Host` header and the token: which requests are answered.
 //!
 //! A page in a browser on this host can ask a loopback address, under a name that its author lets
-//! point there (DNS rebinding), and could read the answer. The browser sends that name as `Host`. So
-//! on a loopback address only names of loopback are answered.
+//! point there (DNS rebinding), and could read the answer. The browser sends that name as `Host`.
+//! So on a loopback address only names of loopback are answered.
 
 use super::{
     Site,
