@@ -289,6 +289,8 @@ impl Upkeep {
     /// If another one runs, no disk could give space back or one that is named could not, or the
     /// catalog fails.
     pub async fn begin_reclaim(self: &Arc<Self>, order: &ReclaimOrder) -> Result<(), AdminError> {
+        // A disk that there is not is refused as such, whether another one runs or not.
+        self.select(&order.which)?;
         if self.is_reclaiming(order)? {
             return Ok(());
         }

@@ -34,16 +34,26 @@ pub enum Load {
 impl Load {
     /// Runs the command and says on standard error why it failed.
     pub fn run(&self, out: &mut dyn Write) -> ExitCode {
-        ExitCode::from(self.code(out))
+        ExitCode::from(self.code(out, &mut || ()))
     }
 
-    /// The same; returns the exit code as a number.
-    pub fn code(&self, out: &mut dyn Write) -> u8 {
+    /// The disk group whose own histograms are to be printed beside the run.
+    #[must_use]
+    pub fn group(&self) -> Option<&str> {
+        match self {
+            Self::Slob(command) => command.group.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The same; returns the exit code as a number. `begins` is called when the first request of a
+    /// load with a [`Self::group`] is next.
+    pub fn code(&self, out: &mut dyn Write, begins: &mut dyn FnMut()) -> u8 {
         let ended = match self {
             Self::Model(command) => command.run(out),
             Self::Export(command) => command.run(out),
             Self::Run(command) => command.run(out),
-            Self::Slob(command) => command.run(out),
+            Self::Slob(command) => command.run(out, begins),
             Self::Compare(command) => command.run(out),
             Self::Distance(command) => command.run(out),
         };

@@ -204,7 +204,9 @@ impl From<IssueError> for Failure {
 
 /// Shows a run on standard error while it goes on: a line for each class on a terminal, one now and
 /// then elsewhere. Ends it at a signal; at the second one the program ends at once.
-pub(super) struct Screen {
+pub(super) struct Screen<'a> {
+    /// Called when the load begins.
+    pub begins: Option<&'a mut dyn FnMut()>,
     classes: Vec<String>,
     is_terminal: bool,
     /// Lines that stand there and are written over.
@@ -215,15 +217,21 @@ pub(super) struct Screen {
 /// Seconds between lines where there is no terminal.
 const SELDOM: u64 = 60;
 
-impl Screen {
+impl Screen<'_> {
     pub(super) fn new(classes: Vec<String>) -> Result<Self, Failure> {
         let is_stopped = signals::stopped()?;
         let is_terminal = std::io::stderr().is_terminal();
-        Ok(Self { classes, is_terminal, lines: 0, is_stopped })
+        Ok(Self { begins: None, classes, is_terminal, lines: 0, is_stopped })
     }
 }
 
-impl Observer for Screen {
+impl Observer for Screen<'_> {
+    fn begins(&mut self) {
+        if let Some(begins) = &mut self.begins {
+            begins();
+        }
+    }
+
     fn interval(&mut self, interval: &Interval) {
         let is_due = self.is_terminal || (interval.at as u64).is_multiple_of(SELDOM);
         if !is_due {

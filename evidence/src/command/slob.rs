@@ -74,6 +74,10 @@ pub struct Slob {
     /// Begin when this file is there: for runs on several hosts.
     #[arg(long)]
     gate: Option<PathBuf>,
+    /// Also print this disk group's own histograms of the run: its requests, and the I/O of its
+    /// disks. The targets are on its mount, or its exports.
+    #[arg(long, conflicts_with = "json")]
+    pub(super) group: Option<String>,
     /// Write to targets that carry something.
     #[arg(long)]
     force_overwrite: bool,
@@ -92,9 +96,11 @@ pub struct Slob {
 }
 
 impl Slob {
+    /// `begins` is called when the data is written and the first request is next.
+    ///
     /// # Errors
     /// See [`Failure`].
-    pub fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub fn run(&self, out: &mut dyn Write, begins: &mut dyn FnMut()) -> Result<(), Failure> {
         let load = Load {
             parameters: self.parameters()?,
             block: self.block_size,
@@ -108,7 +114,9 @@ impl Slob {
         };
         let names = Event::ALL.iter().map(|event| event.name().to_owned()).collect();
         self.output.as_deref().map_or(Ok(()), check_output)?;
-        let result = load.run(&self.targets, &mut Screen::new(names)?)?;
+        let mut screen = Screen::new(names)?;
+        screen.begins = Some(begins);
+        let result = load.run(&self.targets, &mut screen)?;
         let outcome = &result.outcome;
         keep(outcome, self.output.as_deref(), self.json, out, || result.report())?;
         judge(outcome)

@@ -104,6 +104,7 @@ impl Drive<'_> {
         let left = AtomicUsize::new(parts.len());
         let mut steady = None;
         let mut is_interrupted = false;
+        observer.begins();
         let clock = Clock::start();
         let endings = thread::scope(|scope| {
             let work = |(number, part): (usize, Part<'_>)| {

@@ -52,6 +52,9 @@ use std::io;
 
 /// Hears of a run while it goes on.
 pub trait Observer {
+    /// The data is written and the gate is open: the first request is next.
+    fn begins(&mut self) {}
+
     /// A second has ended.
     fn interval(&mut self, interval: &Interval) {
         let _ = interval;

@@ -83,15 +83,32 @@ impl Serve {
             Some(http) => Some(http),
             None => network::http_of_file(&file)?,
         };
+        let diskstring = match (self.diskstring, file.text("diskstring")) {
+            (Some(flag), _) => Some(("--diskstring".to_owned(), flag)),
+            (None, Some(key)) => Some((file.place("diskstring"), key.to_owned())),
+            (None, None) => None,
+        };
         Ok(Options {
             paths: Paths::new(&absolute(dir), state.as_deref()),
-            diskstring: self.diskstring.or_else(|| file.text("diskstring").map(str::to_owned)),
+            diskstring: diskstring.map(not_empty).transpose()?,
             looking,
             network,
             http,
             io,
         })
     }
+}
+
+/// A discovery string, and where it was given.
+fn not_empty((place, diskstring): (String, String)) -> Result<String> {
+    if diskstring.trim().is_empty() {
+        return Err(SqlError::new(
+            "22023",
+            format!("{place}: it is empty, so no disk would be found"),
+        )
+        .hint("give it patterns separated by commas, or leave it out: then it stays as it is"));
+    }
+    Ok(diskstring)
 }
 
 /// The users who may look, by the file.
@@ -206,6 +223,7 @@ io = "threads"
             ("\nio = \"fast\"", 2, "io: "),
             ("look-group = \"no such group\"", 1, "look-group: there is no unix group"),
             ("look-group = \"root\"\nlook-all = true", 2, "look-all: it is true"),
+            ("\ndiskstring = \" \"", 2, "diskstring: it is empty"),
             ("listen = \"5432\"", 1, "listen 5432: "),
             ("\nlisten = \"192.0.2.1:5432\"", 2, "listen: without TLS only a loopback address"),
             ("insecure = true", 1, "insecure: it says how to listen, and listen says nowhere"),
