@@ -30,33 +30,10 @@ case $page in /*) ;; *) page=$from/$page ;; esac
 become_root "$0" -d "$delay" -t "$seconds" -r "$reads" -s "$size" -o "$page" -b "$base" -p "$profile" ${program:+-x "$program"}
 PATH=$PATH:/usr/sbin:/sbin
 exec 3>&1 1>&2
-need fusermount3 fuse3 "to mount Plinth"
-[ -d "$base" ] || fail "$base is no directory"
-if [ -n "$program" ]; then PLINTH=$program; else build "$profile"; fi
-
-W=$(mktemp -d "$base/plinth-bench.XXXXXX"); chmod 755 "$W"
-export PLINTH_DIR=$W/run
-clean_up() {
-    trap - EXIT INT TERM
-    set +e
-    cd /
-    timeout 60 "$PLINTH" shutdown
-    mountpoint -q "$W/plinth" && { umount "$W/plinth" || umount -l "$W/plinth"; }
-    rm -rf --one-file-system "$W"
-} >/dev/null 2>&1
-trap clean_up EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
-
-mkdir -p "$W"/{plinth,run,disks}
-for disk in near far; do truncate -s $(($(numfmt --from=iec "$size") * 2 + (1 << 30))) "$W/disks/$disk"; done
-setsid "$PLINTH" serve --dir "$W/run" --diskstring "$W/disks/*" </dev/null >"$W/serve.log" 2>&1 3>&- &
-for _ in $(seq 100); do "$PLINTH" sql -c 'SELECT 1' >/dev/null 2>&1 && break; sleep 0.1; done
-sql() { "$PLINTH" sql -c "$1" >"$W/sql.log" 2>&1 || { cat "$W/sql.log" "$W/serve.log"; fail "$1"; }; }
-sql "CREATE DISKGROUP whatif NORMAL REDUNDANCY FAILGROUP near DISK '$W/disks/near' FAILGROUP far DISK '$W/disks/far'"
-sql "ALTER DISKGROUP whatif SET ATTRIBUTE 'what_if.delay.far' = '$delay'"
-"$PLINTH" mount WHATIF "$W/plinth" 3>&-
+. scripts/near-and-far.sh
+start_near_and_far "$size"
+far_away "$delay"
 printf '[random-read]\nrate = %s\nsize = 8192\n' "$reads" >"$W/reads.toml"
-head -c "$(numfmt --from=iec "$size")" /dev/urandom >"$W/plinth/file"
-sync "$W/plinth/file"
 
 # measure NAME LABEL PREFERRED: reads with this setting.
 measure() {

@@ -4,7 +4,7 @@
 
 use super::{
     Result,
-    context::{Context, Run},
+    context::{Context, Run, group_name},
 };
 use clap::Args;
 use plinth_engine::admin::Value;
@@ -26,7 +26,7 @@ impl Run for Load {
             context.status = self.what.code(&mut out, &mut || ());
             return Ok(());
         };
-        let number = context.group_number(group)?;
+        let number = context.group_number(&group_name(group)?)?;
         let mut before = None;
         let begins = &mut || before = Some(Histograms::read(context, number));
         let status = self.what.code(&mut out, begins);
