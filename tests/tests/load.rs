@@ -16,12 +16,12 @@ fn events(said: &str, event: &str) -> u64 {
 #[test]
 fn slob_on_a_group_prints_the_groups_own_histograms() {
     let instance = Instance::new();
-    instance.add_disk("f0d0", 256 * MIB);
-    instance.add_disk("f1d0", 256 * MIB);
-    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "'au_size' = '1M'");
+    instance.add_disk("f0d0", 512 * MIB);
+    instance.add_disk("f1d0", 512 * MIB);
+    instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB]], "'au_size' = '1M'");
     let mount = instance.mount("DATA");
     let target = mount.to_str().expect("a path in words");
-    let options = "--schemas 1 --threads 2 --scale 8M --update-pct 25 --run-time 3 --group data";
+    let options = "--schemas 1 --threads 2 --scale 80M --update-pct 25 --run-time 3 --group data";
     let words = ["load", "slob", target].into_iter().chain(options.split(' '));
     let said = instance.plinth(words).ok();
     let reads = events(&said, "db file sequential read");

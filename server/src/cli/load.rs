@@ -33,12 +33,13 @@ impl Run for Load {
         context.status = status;
         if let Some(before) = before {
             let run = Histograms::read(context, number)?.since(&before?);
-            context.say(format!("\nDisk group {}, by its own views:", group.to_uppercase()));
-            run.0.iter().for_each(|(event, counts)| {
+            let mut printed = format!("\nDisk group {}, by its own views:\n", group_name(group)?);
+            for (event, counts) in &run.0 {
                 let nanos = counts.iter().map(|(micros, count)| (micros * 1000, *count));
-                context
-                    .say(format!("\n{}", text::histogram(event, &Buckets::new(nanos)).trim_end()));
-            });
+                printed.push('\n');
+                printed += &text::histogram(event, &Buckets::new(nanos));
+            }
+            printed.lines().for_each(|line| context.say(line));
         }
         Ok(())
     }
