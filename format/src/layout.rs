@@ -183,6 +183,13 @@ impl Layout {
         u64::from(au.0) * self.au_size
     }
 
+    /// The bytes of `count` AUs from `first` on.
+    #[must_use]
+    pub fn au_bytes(&self, first: Au, count: u32) -> Range<u64> {
+        let begin = self.au_offset(first);
+        begin..begin + u64::from(count) * self.au_size
+    }
+
     /// The checksums of an AU: byte offset and bytes.
     #[must_use]
     pub fn sums_of(&self, au: Au) -> (u64, usize) {

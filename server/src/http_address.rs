@@ -3,27 +3,25 @@
 //! On a loopback address neither is needed. On any other both are: without TLS others could read
 //! the token, and without a token every user could read the metrics.
 //!
-//! The token's file is checked before each request and read again when it has changed. If the new
-//! one cannot be used, the old one stays, with a line in the alert log.
+//! The token is kept current with its file (`kept.rs`).
 
 use crate::{
     alert::Alert,
-    tls::{Certificates, TlsFiles},
+    kept::Kept,
+    tls::{Certificates, Protocol, TlsFiles},
 };
-use plinth_engine::event::Severity;
-use plinth_host::lock;
 use ring::digest::{Digest, SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
     net::SocketAddr,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::Mutex,
-    time::SystemTime,
 };
 
+/// The protocol (ALPN) that is spoken over TLS.
+pub(crate) const PROTOCOL: Protocol = Some(b"http/1.1");
 /// A shorter token could be guessed, and a longer one does not fit into a request's head.
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 1024;
@@ -52,53 +50,29 @@ impl HttpAddress {
                 self.listen
             )));
         }
-        self.tls.as_ref().map_or(Ok(()), |files| Certificates::new(files).map(drop))?;
+        self.tls.as_ref().map_or(Ok(()), |files| Certificates::new(files, PROTOCOL).map(drop))?;
         self.token.as_deref().map_or(Ok(()), |path| Token::new(path).map(drop))
     }
 }
-
-/// The time of a file's last change, and its inode.
-type Stamp = Option<(SystemTime, u64)>;
 
 /// The token, kept current with its file.
 pub(crate) struct Token {
     path: PathBuf,
     /// What is kept of the token is its hash: comparing hashes takes the same time for all guesses.
-    read: Mutex<(Stamp, Digest)>,
+    kept: Kept<Digest>,
 }
 
 impl Token {
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
-        let stamp = stamp(path);
-        Ok(Self { path: path.to_owned(), read: Mutex::new((stamp, load(path)?)) })
+        let kept = Kept::new("the token for HTTP", vec![path.to_owned()], || load(path))?;
+        Ok(Self { path: path.to_owned(), kept })
     }
 
     /// Whether this is the token.
     pub(crate) fn is(&self, shown: &[u8], alert: &Alert) -> bool {
-        let mut read = lock(&self.read);
-        let stamp = stamp(&self.path);
-        if read.0 != stamp {
-            // Logged once for each change.
-            read.0 = stamp;
-            match load(&self.path) {
-                Ok(token) => {
-                    read.1 = token;
-                    alert.line(Severity::Note, "instance", "the token for HTTP was read again");
-                }
-                Err(error) => {
-                    let text = format!(
-                        "the token for HTTP has changed and cannot be used, the old one stays: {error}"
-                    );
-                    alert.line(Severity::Warning, "instance", &text);
-                }
-            }
-        }
-        digest(&SHA256, shown).as_ref() == read.1.as_ref()
+        let token = self.kept.now(|| load(&self.path), alert, "instance");
+        digest(&SHA256, shown).as_ref() == token.as_ref()
     }
-}
-
-fn stamp(path: &Path) -> Stamp {
-    fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.ino())))
 }
 
 /// The hash of the token in a file.
@@ -126,7 +100,7 @@ fn load(path: &Path) -> io::Result<Digest> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     fn address(listen: &str, token: Option<PathBuf>) -> HttpAddress {
         HttpAddress { listen: listen.parse().expect("address"), tls: None, token }

@@ -8,6 +8,8 @@ pub mod fuzz;
 pub mod http;
 pub mod http_address;
 pub mod instance;
+mod kept;
+mod listening;
 mod login_failures;
 pub mod paths;
 pub mod pg;

@@ -1,4 +1,4 @@
-//! Formats sizes and names from outside for people to read.
+//! Formats sizes and names from outside for people to read, and text for SQL.
 
 /// Bytes with a unit that fits: `4096 bytes`, `512 KiB`, `1.5 GiB`.
 #[must_use]
@@ -14,6 +14,12 @@ pub fn bytes_pretty(bytes: i64) -> String {
         unit = next;
     }
     if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
+/// A text as a string of SQL.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// Text from outside, without control characters, which must not reach a terminal.

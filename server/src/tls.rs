@@ -1,12 +1,7 @@
-//! Listening over TCP: the address, the files for TLS, and the configuration read from them.
-//!
-//! The files are checked before each connection and read again when they have changed, so that
-//! certificates can be renewed in a running process. If the new ones cannot be used, the old ones
-//! stay, with a line in the alert log.
+//! Listening over TCP: the address, the files for TLS, and the configuration read from them, which
+//! is kept current with them (`kept.rs`).
 
-use crate::alert::Alert;
-use plinth_engine::event::Severity;
-use plinth_host::lock;
+use crate::{alert::Alert, kept::Kept};
 use ring::digest;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -14,16 +9,11 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use serde::{Deserialize, Serialize};
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::SystemTime,
-};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-/// The protocol (ALPN) that a client must request if it begins with TLS at once.
-pub(crate) const ALPN: &[u8] = b"postgresql";
+/// The name (ALPN) of the protocol that is spoken over TLS at an address. Without one the names that
+/// a client gives do not matter.
+pub(crate) type Protocol = Option<&'static [u8]>;
 
 /// Where to listen, and how; remembered in `instance.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,14 +45,11 @@ pub(crate) struct Tls {
     pub binding: Option<Vec<u8>>,
 }
 
-/// For each file the time of its last change and its inode, which is new if a file was moved into
-/// place.
-type Stamps = Vec<Option<(SystemTime, u64)>>;
-
 /// The configuration of TLS, kept current with the files.
 pub(crate) struct Certificates {
     files: TlsFiles,
-    read: Mutex<(Stamps, Tls)>,
+    protocol: Protocol,
+    kept: Kept<Tls>,
 }
 
 impl Network {
@@ -76,7 +63,7 @@ impl Network {
                 self.listen
             )));
         }
-        self.tls.as_ref().map_or(Ok(()), |files| files.load().map(drop))
+        self.tls.as_ref().map_or(Ok(()), |files| files.load(None).map(drop))
     }
 }
 
@@ -85,15 +72,7 @@ impl TlsFiles {
         [&self.certificate, &self.key].into_iter().chain(&self.client_ca)
     }
 
-    fn stamps(&self) -> Stamps {
-        use std::os::unix::fs::MetadataExt;
-        let stamp = |path: &PathBuf| {
-            fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.ino())))
-        };
-        self.all().map(stamp).collect()
-    }
-
-    fn load(&self) -> io::Result<Tls> {
+    fn load(&self, protocol: Protocol) -> io::Result<Tls> {
         let place = |path: &PathBuf, error: &dyn std::fmt::Display| {
             io::Error::other(format!("{}: {error}", path.display()))
         };
@@ -131,15 +110,16 @@ impl TlsFiles {
         let mut config = building
             .with_single_cert(chain, key)
             .map_err(|error| place(&self.certificate, &error))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = protocol.iter().map(|name| name.to_vec()).collect();
         Ok(Tls { config: Arc::new(config), binding })
     }
 }
 
 impl Certificates {
-    pub(crate) fn new(files: &TlsFiles) -> io::Result<Self> {
-        let stamps = files.stamps();
-        Ok(Self { files: files.clone(), read: Mutex::new((stamps, files.load()?)) })
+    pub(crate) fn new(files: &TlsFiles, protocol: Protocol) -> io::Result<Self> {
+        let all = files.all().cloned().collect();
+        let kept = Kept::new("the certificate for TLS", all, || files.load(protocol))?;
+        Ok(Self { files: files.clone(), protocol, kept })
     }
 
     /// Whether a client needs a certificate as well.
@@ -150,25 +130,7 @@ impl Certificates {
     /// The current certificates. If they have changed, the alert log gets a line, under `whose`
     /// name.
     pub(crate) fn now(&self, alert: &Alert, whose: &str) -> Tls {
-        let mut read = lock(&self.read);
-        let stamps = self.files.stamps();
-        if read.0 != stamps {
-            match self.files.load() {
-                Ok(tls) => {
-                    *read = (stamps, tls);
-                    alert.line(Severity::Note, whose, "the certificate for TLS was read again");
-                }
-                Err(error) => {
-                    // Logged once for each change.
-                    read.0 = stamps;
-                    let text = format!(
-                        "the certificate for TLS has changed and cannot be used, the old one stays: {error}"
-                    );
-                    alert.line(Severity::Warning, whose, &text);
-                }
-            }
-        }
-        read.1.clone()
+        self.kept.now(|| self.files.load(self.protocol), alert, whose)
     }
 }
 

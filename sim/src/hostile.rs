@@ -9,7 +9,8 @@ use plinth_engine::{
     api::ROOT, files::session::Session, group::Group, testing::Numbers, world::World,
 };
 use plinth_format::{
-    Au, BLOCK_SIZE, DiskId, checksum, envelope,
+    Au, BLOCK_SIZE, DiskId, DiskNumber, checksum,
+    envelope::{self, Envelope},
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, CatalogRun, Membership},
     page,
@@ -111,23 +112,24 @@ pub fn areas(disk: &SimDisk) -> Vec<RecordArea> {
     disk.header().map_or_else(|| vec![FIRST_AREA], |header| header.record_areas())
 }
 
-/// The slots of memberships on a disk.
-fn memberships(disk: &SimDisk) -> Vec<u64> {
-    areas(disk).iter().flat_map(|area| area.memberships).collect()
+/// The memberships on a disk.
+fn memberships_on(disk: &SimDisk) -> impl Iterator<Item = (Envelope, Membership)> {
+    areas(disk)
+        .into_iter()
+        .flat_map(|area| area.memberships)
+        .filter_map(|place| Membership::decode(&disk.peek(place, MEMBERSHIP_SLOT), place).ok())
 }
 
-/// The memberships on a disk.
-fn memberships_on(disk: &SimDisk) -> impl Iterator<Item = Membership> {
-    memberships(disk).into_iter().filter_map(|place| {
-        let slot = disk.peek(place, MEMBERSHIP_SLOT);
-        Membership::decode(&slot, place).ok().map(|(_, membership)| membership)
-    })
+/// The number of the disk that has this membership, as the membership says.
+fn own_number(envelope: &Envelope, membership: &Membership) -> Option<DiskNumber> {
+    let own = membership.disks.iter().find(|known| known.id == envelope.disk)?;
+    Some(own.number)
 }
 
 /// The bytes that a group uses of each of its disks, as the newest membership on them says: after
 /// a resize the header has other places.
 pub fn sizes(disks: &[SimDisk]) -> BTreeMap<DiskId, u64> {
-    let all = disks.iter().flat_map(memberships_on);
+    let all = disks.iter().flat_map(memberships_on).map(|(_, membership)| membership);
     let newest = all.max_by_key(|membership| membership.generation);
     let entries = newest.into_iter().flat_map(|membership| membership.disks);
     entries.map(|entry| (entry.id, entry.size)).collect()
@@ -136,10 +138,8 @@ pub fn sizes(disks: &[SimDisk]) -> BTreeMap<DiskId, u64> {
 /// The catalog's runs on a disk, as a membership on it says, and the AU size. `None`: there is no
 /// membership.
 fn catalog_on(disk: &SimDisk) -> Option<(Vec<CatalogRun>, u64)> {
-    memberships(disk).into_iter().find_map(|place| {
-        let slot = disk.peek(place, MEMBERSHIP_SLOT);
-        let (envelope, membership) = Membership::decode(&slot, place).ok()?;
-        let number = membership.disks.iter().find(|known| known.id == envelope.disk)?.number;
+    memberships_on(disk).find_map(|(envelope, membership)| {
+        let number = own_number(&envelope, &membership)?;
         let runs = membership.catalog.iter().filter(|run| run.disk == number).copied().collect();
         Some((runs, membership.au_size))
     })
@@ -173,17 +173,8 @@ pub fn sums_of(disk: &SimDisk, offset: u64) -> Option<u64> {
 
 /// A page of the catalog, as the membership on this disk says where it lies.
 fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
-    for place in memberships(disk) {
-        let slot = disk.peek(place, MEMBERSHIP_SLOT);
-        let Ok((envelope, membership)) = Membership::decode(&slot, place) else { continue };
-        let Some(number) = membership
-            .disks
-            .iter()
-            .find(|known| known.id == envelope.disk)
-            .map(|known| known.number)
-        else {
-            continue;
-        };
+    for (envelope, membership) in memberships_on(disk) {
+        let Some(number) = own_number(&envelope, &membership) else { continue };
         let runs: Vec<_> = membership
             .catalog
             .iter()

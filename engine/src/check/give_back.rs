@@ -223,10 +223,8 @@ impl Upkeep {
         let of = |member: &Arc<Member>| {
             let (disk, layout) = (member.disk()?, member.layout());
             let mut stays = layout.metadata(disk.size());
-            stays.extend(catalog.iter().filter(|run| run.disk == member.number).map(|run| {
-                let begin = layout.au_offset(run.first);
-                begin..begin + u64::from(run.count) * self.au_size
-            }));
+            let runs = catalog.iter().filter(|run| run.disk == member.number);
+            stays.extend(runs.map(|run| layout.au_bytes(run.first, run.count)));
             Some((disk.size(), disk.allocated(), disk.unwritten(&stays).unwrap_or(0)))
         };
         let seen: Vec<_> = members.iter().map(of).collect();

@@ -103,6 +103,12 @@ impl MirrorSets {
         sets.iter().map(|((set, own), count)| (set.clone(), *own, *count)).collect()
     }
 
+    /// Number of extents.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.sets.lock().values().sum()
+    }
+
     /// The most mirrors that any extent should have.
     #[must_use]
     pub fn most_wanted(&self, membership: &Membership) -> usize {
@@ -150,6 +156,24 @@ impl MirrorSets {
         sets.iter().filter(|((set, _), _)| are_lost(set)).map(|(_, count)| count).sum()
     }
 
+    /// Number of extents with fewer current mirrors than they should have, by the number that is
+    /// left.
+    #[must_use]
+    pub fn lacking(
+        &self,
+        should_have: impl Fn(MirrorCount) -> usize,
+        is_current: impl Fn(DiskNumber) -> bool,
+    ) -> BTreeMap<usize, u64> {
+        let mut lacking = BTreeMap::new();
+        for ((set, own), extents) in &*self.sets.lock() {
+            let left = set.iter().filter(|disk| is_current(**disk)).count();
+            if left < should_have(*own) {
+                *lacking.entry(left).or_default() += extents;
+            }
+        }
+        lacking
+    }
+
     /// Number of extents with fewer current mirrors than their files ask for, or than the group's
     /// redundancy says, and how many mirrors the worst of them has.
     #[must_use]
@@ -158,17 +182,12 @@ impl MirrorSets {
         redundancy: Redundancy,
         is_current: impl Fn(DiskNumber) -> bool,
     ) -> (u64, Option<usize>) {
-        let sets = self.sets.lock();
-        let (mut count, mut worst) = (0, None::<usize>);
-        for ((set, own), extents) in &*sets {
+        let should_have = |own: MirrorCount| {
             let own = if redundancy == Redundancy::Normal { own.to_column() } else { 0 };
-            let left = set.iter().filter(|disk| is_current(**disk)).count();
-            if left < redundancy.mirrors().max(usize::from(own)) {
-                count += extents;
-                worst = Some(worst.map_or(left, |worst| worst.min(left)));
-            }
-        }
-        (count, worst)
+            redundancy.mirrors().max(usize::from(own))
+        };
+        let lacking = self.lacking(should_have, is_current);
+        (lacking.values().sum(), lacking.keys().next().copied())
     }
 
     /// Whether every extent with a mirror on `leaving` keeps one on a disk that `is_current`.

@@ -71,7 +71,7 @@ fn a_mount_that_finds_no_room_says_so_and_waits() {
     let layout = lab.member(0).layout();
     let catalog: Vec<_> = on_disks::units(&lab.group().voters.current())
         .into_iter()
-        .map(|(_, au)| layout.au_offset(au)..layout.au_offset(au.next()))
+        .map(|(_, au)| layout.au_bytes(au, 1))
         .collect();
     lab.kill();
     lab.no_fuse();

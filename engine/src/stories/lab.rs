@@ -286,11 +286,7 @@ impl Lab {
         let membership = group.voters.current();
         let runs =
             membership.catalog.iter().filter(|run| (run.file, run.disk) == (file, member.number));
-        runs.map(|run| {
-            member.layout().au_offset(run.first)
-                ..member.layout().au_offset(Au(run.first.0 + run.count))
-        })
-        .collect()
+        runs.map(|run| member.layout().au_bytes(run.first, run.count)).collect()
     }
 
     /// The byte ranges of a disk for the activity log. A disk without a vote has them too, unused.

@@ -78,7 +78,7 @@ impl Lab {
 
 /// Where an AU is on its disk.
 fn place(layout: &plinth_format::Layout, au: Au) -> Range<u64> {
-    layout.au_offset(au)..layout.au_offset(au) + layout.au_size()
+    layout.au_bytes(au, 1)
 }
 
 /// A block cannot be read on the only disk that has it, and can be read later. COMPACT does not

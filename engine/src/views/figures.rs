@@ -314,16 +314,13 @@ impl Upkeep {
     }
 
     fn add_extents(&self, membership: &Membership, figures: &mut Figures) {
-        let is_current = |disk: &DiskNumber| {
-            self.members.get(disk).is_some_and(|member| member.state() == DiskState::Online)
+        let is_current = |disk: DiskNumber| {
+            self.members.get(&disk).is_some_and(|member| member.state() == DiskState::Online)
         };
-        for (disks, own, count) in self.mirror_sets.wishes() {
-            figures.extents += count;
-            let left = disks.iter().filter(|disk| is_current(disk)).count();
-            if left < mirrors_wanted(own, membership) {
-                let left = u32::try_from(left).unwrap_or(u32::MAX);
-                *figures.extents_lacking.entry(left).or_default() += count;
-            }
-        }
+        figures.extents = self.mirror_sets.total();
+        let lacking = self.mirror_sets.lacking(|own| mirrors_wanted(own, membership), is_current);
+        let left = |left: usize| u32::try_from(left).unwrap_or(u32::MAX);
+        figures.extents_lacking =
+            lacking.into_iter().map(|(mirrors, count)| (left(mirrors), count)).collect();
     }
 }

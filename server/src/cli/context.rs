@@ -75,10 +75,7 @@ pub(super) fn asmcmd(number: u16, text: impl fmt::Display) -> SqlError {
     SqlError::new("22023", format!("ASMCMD-{number}: {text}"))
 }
 
-/// Text as a string of SQL.
-pub(super) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
+pub(super) use crate::text::quoted;
 
 /// A condition for a pattern with `*`, `%` and `?`, in any case.
 pub(super) fn like(column: &str, pattern: &str) -> String {

@@ -7,18 +7,18 @@ use super::{
     Result,
     asm_path::{self, groups},
     context::{Context, Headings, Run, asmcmd, checked_name, group_name, quoted},
-    network::address,
+    network::{absolute, address, tls_files},
 };
 use crate::{
     engine::exports::{At, Export},
     query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
-    tls::{Network, TlsFiles},
+    tls::Network,
     users,
 };
 use clap::Args;
 use plinth_engine::{admin::Value, api::Kind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Serve files and volumes to NBD clients as block devices
 ///
@@ -113,7 +113,6 @@ impl Nbd {
 
     /// The address that the options give, if they give one.
     fn at(&self, context: &Context, group: &str) -> Result<Option<At>> {
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Some(tcp) = &self.tcp {
             let listen = address(
                 "--tcp",
@@ -121,17 +120,11 @@ impl Nbd {
                 "an address and a port, such as 127.0.0.1:10809 or [::]:10809",
             )?;
             let tls =
-                self.tls_cert.as_deref().zip(self.tls_key.as_deref()).map(|(certificate, key)| {
-                    TlsFiles {
-                        certificate: absolute(certificate),
-                        key: absolute(key),
-                        client_ca: self.tls_client_ca.as_deref().map(absolute),
-                    }
-                });
+                tls_files(self.tls_cert.clone(), self.tls_key.clone(), self.tls_client_ca.clone());
             return Ok(Some(At::Tcp(Network { listen, tls, insecure: self.insecure })));
         }
         let path = match &self.socket {
-            Some(path) => absolute(path),
+            Some(path) => absolute(path.clone()),
             None if self.socket_group.is_some() => context.paths.nbd(group),
             None => return Ok(None),
         };

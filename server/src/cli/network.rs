@@ -71,17 +71,25 @@ impl HttpArguments {
             return Ok(Some(None));
         }
         let listen = address("--http", &listen, HTTP_ADDRESS)?;
-        let tls = self.http_tls_cert.zip(self.http_tls_key).map(|(certificate, key)| TlsFiles {
-            certificate: absolute(certificate),
-            key: absolute(key),
-            client_ca: self.http_tls_client_ca.map(absolute),
-        });
+        let tls = tls_files(self.http_tls_cert, self.http_tls_key, self.http_tls_client_ca);
         Ok(Some(Some(HttpAddress { listen, tls, token: self.http_token.map(absolute) })))
     }
 }
 
-fn absolute(path: PathBuf) -> PathBuf {
+/// Where the command is given does not matter later.
+pub(super) fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
+}
+
+/// The files for TLS that flags name, if they do.
+pub(super) fn tls_files(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Option<TlsFiles> {
+    let client_ca = client_ca.map(absolute);
+    let (certificate, key) = certificate.zip(key)?;
+    Some(TlsFiles { certificate: absolute(certificate), key: absolute(key), client_ca })
 }
 
 impl Arguments {
@@ -92,11 +100,7 @@ impl Arguments {
             return Ok(Some(None));
         }
         let listen = address("--listen", &listen, ADDRESS)?;
-        let tls = self.tls_cert.zip(self.tls_key).map(|(certificate, key)| TlsFiles {
-            certificate: absolute(certificate),
-            key: absolute(key),
-            client_ca: self.tls_client_ca.map(absolute),
-        });
+        let tls = tls_files(self.tls_cert, self.tls_key, self.tls_client_ca);
         Ok(Some(Some(Network { listen, tls, insecure: self.insecure })))
     }
 }

@@ -7,7 +7,7 @@
 use super::{
     Result,
     configuration::{Configuration, DEFAULT_FILE},
-    network,
+    network::{self, absolute},
 };
 use crate::{
     instance::{Looking, start::Options},
@@ -60,7 +60,6 @@ impl Serve {
             None if is_default => Configuration::read_if_there(Path::new(DEFAULT_FILE))?,
             None => Configuration::default(),
         };
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let dir = dir.or_else(|| file.path("dir")).unwrap_or_else(|| DEFAULT_DIR.into());
         let state = self.state.map(absolute).or_else(|| file.path("state"));
         let io = match (self.io, file.text("io")) {

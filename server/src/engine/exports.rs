@@ -29,7 +29,6 @@ use plinth_engine::{
 use plinth_frontend::{Offer, OfferedFiles};
 use plinth_nbd::{Address, Keeper, Limits, Server, Survivor, TlsRefused, TlsSource};
 use rustix::fd::{AsFd, OwnedFd};
-use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, fs, io,
@@ -260,7 +259,7 @@ impl Exporting {
         at.check()?;
         let tls = match at {
             At::Tcp(Network { tls: Some(files), .. }) => {
-                Some((self.certificates(Certificates::new(files)?), self.refusals(at)))
+                Some((self.certificates(Certificates::new(files, None)?), self.refusals(at)))
             }
             _ => None,
         };
@@ -281,12 +280,7 @@ impl Exporting {
 
     fn certificates(&self, certificates: Certificates) -> TlsSource {
         let (alert, group) = (self.alert.clone(), self.group.clone());
-        Arc::new(move || {
-            let mut config = ServerConfig::clone(&certificates.now(&alert, &group).config);
-            // These protocol names (ALPN) are those of PostgreSQL.
-            config.alpn_protocols.clear();
-            Arc::new(config)
-        })
+        Arc::new(move || certificates.now(&alert, &group).config)
     }
 
     /// Logs each client whose TLS handshake fails, up to a limit per minute.

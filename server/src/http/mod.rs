@@ -27,8 +27,9 @@ mod readings;
 mod routes;
 
 use crate::{
-    http_address::{HttpAddress, Token},
+    http_address::{HttpAddress, PROTOCOL, Token},
     instance::Instance,
+    listening,
     tls::Certificates,
 };
 use connections::{Connections, Seat};
@@ -36,7 +37,6 @@ use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics::Metrics;
 use plinth_engine::event::Severity;
-use rustls::ServerConfig;
 use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -45,16 +45,12 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// How long between two attempts to listen on an address that the host does not have (yet).
-const AGAIN: Duration = Duration::from_secs(10);
 /// How long a client may take for the TLS handshake, and for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The largest head. Of a client no more is read before it is understood.
 const HEAD_BYTES: usize = 16 << 10;
 /// Most lines of a head.
 const HEADERS_MAX: usize = 64;
-/// The protocol (ALPN) that is spoken.
-const ALPN: &[u8] = b"http/1.1";
 
 /// All that a request needs.
 pub(crate) struct Site {
@@ -66,33 +62,23 @@ pub(crate) struct Site {
     metrics: Metrics,
 }
 
-/// Listens from now on. If a remembered address cannot be used (the host does not have it yet, a
-/// file is missing), this is retried until it works; an address that the operator gives now is
-/// refused instead.
+/// Listens from now on, or, on a remembered address, later (`listening.rs`).
 pub(crate) fn listen(
     instance: &Arc<Instance>,
     address: &HttpAddress,
     is_new: bool,
 ) -> io::Result<()> {
-    match start(instance, address) {
-        Err(error) if !is_new => {
-            let text = format!("nothing is answered over HTTP: {error}");
-            instance.alert().line(Severity::Alarm, "instance", &text);
-            let (instance, address) = (Arc::clone(instance), address.clone());
-            let again = move || {
-                while start(&instance, &address).is_err() {
-                    thread::sleep(AGAIN);
-                }
-            };
-            thread::Builder::new().name("http".into()).spawn(again).map(drop)
-        }
-        started => started,
-    }
+    let alert = instance.alert().clone();
+    let (instance, address) = (Arc::clone(instance), address.clone());
+    let start = move || start(&instance, &address);
+    let loss = "nothing is answered over HTTP";
+    listening::now_or_later(&alert, is_new, "http", loss, start, |()| Ok(()))
 }
 
 fn start(instance: &Arc<Instance>, address: &HttpAddress) -> io::Result<()> {
     address.check()?;
-    let certificates = address.tls.as_ref().map(Certificates::new).transpose()?;
+    let certificates = address.tls.as_ref().map(|files| Certificates::new(files, PROTOCOL));
+    let certificates = certificates.transpose()?;
     let token = address.token.as_deref().map(Token::new).transpose()?;
     let listener = TcpListener::bind(address.listen).map_err(|error| {
         io::Error::new(error.kind(), format!("listening for HTTP on {}: {error}", address.listen))
@@ -151,9 +137,7 @@ async fn serve(site: Arc<Site>, socket: tokio::net::TcpStream, seat: Seat) {
         return answer(&site, socket, seat).await;
     };
     let tls = certificates.now(site.instance.alert(), "instance");
-    let mut config = ServerConfig::clone(&tls.config);
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    let handshake = TlsAcceptor::from(Arc::new(config)).accept(socket);
+    let handshake = TlsAcceptor::from(tls.config).accept(socket);
     if let Ok(Ok(stream)) = timeout(HEAD_TIME, handshake).await {
         answer(&site, stream, seat).await;
     }

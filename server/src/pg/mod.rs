@@ -34,7 +34,7 @@ use crate::{
     query::{Cancel, pg_compat},
     sql::{Role, TEXT_MAX},
     sql_error::{SqlError, state},
-    tls::{ALPN, Tls},
+    tls::Tls,
     users,
 };
 use bytes::BytesMut;
@@ -61,6 +61,8 @@ use std::{
 };
 use stream::Stream;
 
+/// The protocol (ALPN) that a client must request if it begins with TLS at once.
+const ALPN: &[u8] = b"postgresql";
 /// The last few of all connections are for administrators on this host.
 const RESERVED: usize = 20;
 /// Most connections over the network at one time that have not logged in.

@@ -8,16 +8,17 @@
 //!
 //! With `--tls-client-ca` a client needs a certificate of that authority as well as its password.
 //!
-//! The files are read again when they have changed (`tls.rs`).
+//! The files are read again when they have changed (`kept.rs`).
 //!
 //! A client that has not logged in costs a thread and some KiB, for [`super::STARTUP`] at most, and
 //! there are never more than [`super::UNAUTHENTICATED_MAX`] of them.
 
 use super::{
-    CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,
+    ALPN, CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,
 };
 use crate::{
     instance::Instance,
+    listening,
     sql_error::{SqlError, state},
     tls::{Certificates, Network},
 };
@@ -30,40 +31,19 @@ use std::{
     time::Duration,
 };
 
-/// How long between two attempts to listen on an address that the host does not have (yet).
-const AGAIN: Duration = Duration::from_secs(10);
-
-/// Listens on TCP from now on. If a remembered address cannot be used (the host does not have it
-/// yet, a file is missing), this is retried until it works; an address that the operator gives now
-/// is refused instead.
+/// Listens on TCP from now on, or, on a remembered address, later (`listening.rs`).
 pub(crate) fn listen(
     instance: &Arc<Instance>,
     network: &Network,
     is_new: bool,
     limits: &Arc<ConnectionLimits>,
 ) -> io::Result<()> {
-    match Listening::open(network) {
-        Ok(listening) => listening.start(instance, limits),
-        Err(error) if is_new => Err(error),
-        Err(error) => {
-            let text = format!("clients cannot connect over the network: {error}");
-            instance.alert().line(Severity::Alarm, "instance", &text);
-            let (instance, network, limits) =
-                (Arc::clone(instance), network.clone(), Arc::clone(limits));
-            thread::Builder::new().name("network".into()).spawn(move || {
-                loop {
-                    thread::sleep(AGAIN);
-                    if Listening::open(&network)
-                        .and_then(|listening| listening.start(&instance, &limits))
-                        .is_ok()
-                    {
-                        return;
-                    }
-                }
-            })?;
-            Ok(())
-        }
-    }
+    let alert = instance.alert().clone();
+    let (instance, network, limits) = (Arc::clone(instance), network.clone(), Arc::clone(limits));
+    let open = move || Listening::open(&network);
+    let start = move |listening: Listening| listening.start(&instance, &limits);
+    let loss = "clients cannot connect over the network";
+    listening::now_or_later(&alert, is_new, "network", loss, open, start)
 }
 
 /// A listening socket, and its configuration.
@@ -76,7 +56,8 @@ struct Listening {
 impl Listening {
     fn open(network: &Network) -> io::Result<Self> {
         network.check()?;
-        let certificates = network.tls.as_ref().map(Certificates::new).transpose()?;
+        let certificates = network.tls.as_ref().map(|files| Certificates::new(files, Some(ALPN)));
+        let certificates = certificates.transpose()?;
         let listener = TcpListener::bind(network.listen).map_err(|error| {
             io::Error::new(error.kind(), format!("listening on {}: {error}", network.listen))
         })?;

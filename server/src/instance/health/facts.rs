@@ -87,8 +87,15 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(columns: &'static [&'static str], values: Vec<Value>) -> Self {
+    fn new(columns: &'static [&'static str], values: Vec<Value>) -> Self {
         Self { columns, values }
+    }
+
+    /// A row of one of the views that are read.
+    #[cfg(test)]
+    pub(super) fn of(view: &str, values: Vec<Value>) -> Self {
+        let (_, columns) = ASKED.iter().find(|(asked, _)| *asked == view).expect("it is read");
+        Self::new(columns, values)
     }
 
     fn value(&self, column: &str) -> &Value {

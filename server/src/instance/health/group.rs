@@ -334,22 +334,6 @@ mod tests {
         Value::Text(text.to_owned())
     }
 
-    const PROTECTION: &[&str] = &[
-        "voters",
-        "voters_wanted",
-        "voters_reached",
-        "writes_wait",
-        "short_extents",
-        "mirrors_left",
-        "used_percent",
-        "space_level",
-        "catalog_left",
-        "scrub_time",
-        "scrub_age",
-        "scrub_due",
-        "forced",
-    ];
-
     /// A group of which everything is wrong that its engine can say of it as a whole.
     #[test]
     fn each_thing_that_a_group_lacks_is_a_finding_of_its_own() {
@@ -369,7 +353,8 @@ mod tests {
             text("Y"),
             text("Y"),
         ];
-        let facts = GroupFacts::of(vec![("v$asm_protection", vec![Row::new(PROTECTION, wrong)])]);
+        let view = "v$asm_protection";
+        let facts = GroupFacts::of(vec![(view, vec![Row::of(view, wrong)])]);
         let all = findings("DATA", &facts, &HostFacts::default());
         for (kind, severity) in [
             (Kind::WritesWait, Critical),
@@ -391,15 +376,6 @@ mod tests {
 
     #[test]
     fn free_space_is_told_with_its_origin() {
-        const COLUMNS: &[&str] = &[
-            "free_bytes",
-            "writable_bytes",
-            "reserve_bytes",
-            "safe_bytes",
-            "bound_by",
-            "restorable",
-            "note",
-        ];
         let (gib, number) = (1_i64 << 30, Value::Integer);
         let row = |free: i64, writable: i64, safe: i64, restorable: &str| {
             let note = if restorable == "Y" { Value::Null } else { text("two are too few") };
@@ -412,7 +388,7 @@ mod tests {
                 text(restorable),
                 note,
             ];
-            Row::new(COLUMNS, values)
+            Row::of("v$asm_space", values)
         };
         let facts = GroupFacts::default();
         let even = free_space(&facts, &row(6 * gib, 3 * gib, 2 * gib, "Y"));
@@ -428,11 +404,10 @@ mod tests {
 
     #[test]
     fn an_operation_says_when_it_ends_or_why_it_failed() {
-        const COLUMNS: &[&str] =
-            &["pass", "state", "sofar", "est_work", "est_minutes", "error_code"];
         let row = |state: &str, minutes: Value, error: Value| {
             let (done, work) = (Value::Integer(50), Value::Integer(200));
-            Row::new(COLUMNS, vec![text("REBALANCE"), text(state), done, work, minutes, error])
+            let values = vec![text("REBALANCE"), text(state), done, work, minutes, error];
+            Row::of("v$asm_operation", values)
         };
         let runs = operation("DATA", &row("RUN", Value::Integer(3), Value::Null)).expect("it runs");
         assert!(

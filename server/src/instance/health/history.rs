@@ -8,6 +8,7 @@
 use super::super::Result;
 use crate::engine::client::Client;
 use plinth_engine::admin::Value;
+use plinth_evidence::buckets::Buckets;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
@@ -141,16 +142,7 @@ impl Sample {
 /// The upper bound of the bucket in which `percent` of the values are reached; `None`: there are no
 /// values.
 fn percentile(buckets: &[(u64, u64)], percent: u64) -> Option<u64> {
-    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
-    let mut seen = 0;
-    buckets
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .find(|(_, count)| {
-            seen += count;
-            seen.saturating_mul(100) >= all.saturating_mul(percent)
-        })
-        .map(|(below, _)| *below)
+    Buckets::new(buckets.iter().copied()).percentile(percent as f64 / 100.0)
 }
 
 /// Samples, the oldest first.

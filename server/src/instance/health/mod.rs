@@ -28,7 +28,7 @@ mod host;
 pub(super) use ask::Asking;
 
 use super::Instance;
-use crate::text::bytes_pretty;
+use crate::text::{bytes_pretty, quoted};
 use ask::Answer;
 use host::HostFacts;
 use plinth_engine::{
@@ -189,11 +189,6 @@ impl Finding {
     fn measuring(self, value: f64, unit: Unit) -> Self {
         Self { value: Some((value, unit)), ..self }
     }
-}
-
-/// A text as a string of SQL.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// Bytes for people.

@@ -1,7 +1,7 @@
 //! Functions of texts: parts, padding, trimming, joining.
 
 use super::{FLAGS, Functions, LONG, Result, refused, text, text_by, whole};
-use crate::sql::rules::Rules;
+use crate::{sql::rules::Rules, text::quoted};
 use rusqlite::{functions::Context, types::Value};
 
 pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
@@ -188,8 +188,7 @@ fn create_about_parts(functions: &Functions<'_>) -> Result<()> {
         Ok(text(context, 0).map_or(Value::Null, Value::Text))
     })?;
     functions.define("quote_literal", 1, |context| {
-        Ok(text(context, 0)
-            .map_or(Value::Null, |text| Value::Text(format!("'{}'", text.replace('\'', "''")))))
+        Ok(text(context, 0).map_or(Value::Null, |text| Value::Text(quoted(&text))))
     })?;
     Ok(())
 }

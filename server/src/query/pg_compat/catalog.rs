@@ -23,6 +23,7 @@ use crate::query::{
     mentions::Registry,
     views::{self, Type},
 };
+use crate::text::quoted;
 use plinth_engine::admin::Value;
 use rusqlite::{Connection, functions::FunctionFlags, types::Value as Sql};
 use std::{collections::BTreeMap, fmt::Write, sync::LazyLock};
@@ -222,11 +223,6 @@ pub fn mentions_catalog(sql: &str) -> bool {
     sql.contains("pg_") || sql.contains("info_")
 }
 
-/// A text as an SQL literal.
-fn text(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
-}
-
 /// Inserts rows into one relation.
 struct Rows<'a> {
     sql: &'a mut String,
@@ -321,7 +317,7 @@ fn fill(
     users: &[Vec<Value>],
     settings: &BTreeMap<String, String>,
 ) {
-    let who = text(user);
+    let who = quoted(user);
     fill_server(sql, relation);
     fill_users(sql, relation, (&who, user, users), settings);
     fill_types(sql, relation);
@@ -395,10 +391,10 @@ fn fill_users(
                 "name, setting, category, context, vartype, source, boot_val, reset_val",
             );
             for (name, value) in settings {
-                let value = text(value);
+                let value = quoted(value);
                 rows.add(format_args!(
                     "{}, {value}, 'Preset Options', 'user', 'string', 'default', {value}, {value}",
-                    text(name)
+                    quoted(name)
                 ));
             }
         }
@@ -411,7 +407,7 @@ fn fill_users(
             );
             let password = if relation == "pg_roles" { "'********'" } else { "NULL" };
             for (oid, name, is_super) in roles(user, users) {
-                let (name, is_super) = (text(&name), u8::from(is_super));
+                let (name, is_super) = (quoted(&name), u8::from(is_super));
                 rows.add(format_args!(
                     "{oid}, {name}, {is_super}, 1, {is_super}, 0, 1, 0, 0, -1, {password}"
                 ));
@@ -425,7 +421,7 @@ fn fill_users(
             );
             let password = if relation == "pg_user" { "'********'" } else { "NULL" };
             for (oid, name, is_super) in roles(user, users) {
-                let (name, is_super) = (text(&name), u8::from(is_super));
+                let (name, is_super) = (quoted(&name), u8::from(is_super));
                 rows.add(format_args!("{name}, {oid}, 0, {is_super}, 0, 0, {password}"));
             }
         }
@@ -459,7 +455,7 @@ fn fill_types(sql: &mut String, relation: &'static str) {
                  typnamespace, typowner, typisdefined, typtypmod",
             );
             for words in TYPES.iter() {
-                let values: Vec<String> = words.iter().map(|word| text(word)).collect();
+                let values: Vec<String> = words.iter().map(|word| quoted(word)).collect();
                 rows.add(format_args!("{}, {PG_CATALOG}, {USER}, 1, -1", values.join(", ")));
             }
         }

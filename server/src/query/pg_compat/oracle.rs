@@ -258,7 +258,7 @@ pub(super) fn written(token: &Token) -> String {
         Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => {
             text.clone()
         }
-        Kind::String(text) => format!("'{}'", text.replace('\'', "''")),
+        Kind::String(text) => crate::text::quoted(text),
         Kind::End => String::new(),
     }
 }

@@ -5,6 +5,7 @@ use crate::query::{
     fetch::OURS,
     views::{COMPOUND, GROUP, Type, View},
 };
+use crate::text::quoted;
 use plinth_engine::admin::Value;
 use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
@@ -291,7 +292,6 @@ fn as_glob(literal: &str) -> Option<String> {
 
 /// A literal, or a parameter's value, as text.
 pub(super) fn literal(expr: &Expr, parameters: &[Value]) -> Option<(String, Class)> {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     match expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
             let (number, class) = literal(expr, parameters)?;
