@@ -16,6 +16,8 @@ struct State {
     mirrors: Vec<[Image; 2]>,
     capacity: [u64; 2],
     capacity_max: [u64; 2],
+    /// See [`Store::unit`].
+    unit: u64,
     operations: u64,
     /// The operation at which power fails.
     fail_at: Option<u64>,
@@ -52,6 +54,7 @@ impl MemoryStore {
             mirrors: images,
             capacity: [database, log],
             capacity_max: [u64::MAX; 2],
+            unit: 1,
             operations: 0,
             fail_at: None,
             dead: false,
@@ -109,6 +112,11 @@ impl MemoryStore {
     /// Files cannot grow beyond these sizes.
     pub fn limit(&self, database: u64, log: u64) {
         self.lock().capacity_max = [database, log];
+    }
+
+    /// Files shrink by so many bytes at a time.
+    pub fn shrink_by(&self, unit: u64) {
+        self.lock().unit = unit;
     }
 
     /// Every write and flush fails from now on, or succeeds again.
@@ -207,6 +215,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn capacity(&self, file: CatalogFile) -> u64 {
         self.lock().capacity[index(file)]
+    }
+
+    fn unit(&self) -> u64 {
+        self.lock().unit
     }
 
     fn mirrors(&self, _file: CatalogFile) -> Vec<u8> {
@@ -334,8 +346,9 @@ impl Store for MemoryStore {
         let state = &mut *guard;
         // The last record before the power failed is kept or lost, by seed.
         if !last || state.numbers.below(2) == 0 {
+            let left = capacity.next_multiple_of(state.unit);
             let now = &mut state.capacity[index(file)];
-            *now = capacity.min(*now);
+            *now = left.min(*now);
         }
         if last { Err(Self::power_failed(file, "shrinking")) } else { Ok(()) }
     }

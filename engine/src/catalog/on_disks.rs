@@ -508,6 +508,10 @@ impl Store for DiskStore {
         u64::from(self.mirror_units(file)) * self.au_size
     }
 
+    fn unit(&self) -> u64 {
+        self.au_size
+    }
+
     fn mirrors(&self, file: CatalogFile) -> Vec<u8> {
         self.current_mirrors(file).into_keys().collect()
     }

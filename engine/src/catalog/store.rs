@@ -53,6 +53,9 @@ pub trait Store: Send + Sync {
     /// Bytes allocated to a file.
     fn capacity(&self, file: CatalogFile) -> u64;
 
+    /// Bytes by which files shrink: a capacity that is left is a multiple of them.
+    fn unit(&self) -> u64;
+
     /// The current mirrors, in a stable order.
     fn mirrors(&self, file: CatalogFile) -> Vec<u8>;
 

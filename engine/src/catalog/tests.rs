@@ -418,6 +418,21 @@ fn a_read_that_was_ended_is_repeated() {
     assert_eq!(times.load(Ordering::SeqCst), 3);
 }
 
+/// A database that needs a small part of its only AU has nothing to give back: its commits leave
+/// the log as it is, and the reads beside them.
+#[test]
+fn a_catalog_in_one_large_au_does_not_end_reads() {
+    let store = MemoryStore::new(2, 64 * MIB, 64 * MIB, None);
+    store.shrink_by(64 * MIB);
+    let catalog = create(&store);
+    let write = |value| block_on(catalog.write(false, set(1, value, 0))).unwrap();
+    let positions = (0..20).map(|value| {
+        write(value);
+        catalog.vfs.image().log_position()
+    });
+    assert!(positions.is_sorted_by(|before, after| before < after), "the log was restarted");
+}
+
 /// While a statement runs and the log is more than half full, other statements wait, the engine's
 /// own reads and commits go on, and the log is restarted when that statement ends, even without
 /// another commit.

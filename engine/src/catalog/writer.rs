@@ -615,10 +615,14 @@ impl Writer {
         Ok(())
     }
 
-    /// The capacity that the database needs, in bytes, if it has much more.
+    /// The capacity that the database needs, in bytes, if it has much more. It is that which would
+    /// be left: a database that has one large AU would else be found to have too much after each
+    /// commit, and the log restarted, though there is nothing to give back.
     fn spare(&self, used: u64) -> Option<u64> {
-        let wanted = (used + (used / 4).clamp(256, 8192)) * PAGE_SIZE as u64;
-        let capacity = self.link.vfs().image().store().capacity(CatalogFile::Database);
+        let store = self.link.vfs().image().store();
+        let wanted = ((used + (used / 4).clamp(256, 8192)) * PAGE_SIZE as u64)
+            .next_multiple_of(store.unit());
+        let capacity = store.capacity(CatalogFile::Database);
         (capacity >= wanted + (wanted / 2).max(SLACK_MIN)).then_some(wanted)
     }
 

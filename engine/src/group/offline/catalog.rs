@@ -138,6 +138,10 @@ impl Store for Mirrors<'_> {
         ends.max().unwrap_or(0) * self.group.membership.au_size
     }
 
+    fn unit(&self) -> u64 {
+        self.group.membership.au_size
+    }
+
     fn mirrors(&self, file: CatalogFile) -> Vec<u8> {
         self.numbers.get(&file).cloned().unwrap_or_default()
     }
