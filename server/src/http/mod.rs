@@ -1,4 +1,5 @@
-//! HTTP: `/metrics` for Prometheus. Off unless the operator gives an address (`serve --http`).
+//! HTTP: `/metrics` for Prometheus, and the dashboard. Off unless the operator gives an address
+//! (`serve --http`).
 //!
 //! One thread, `http`, runs hyper on a runtime of its own; no other thread of the instance knows a
 //! runtime, and an engine has none. A request goes through these steps, and each can end it:
@@ -7,20 +8,21 @@
 //!   2. the head: 16 KiB and 10 s at most;
 //!   3. the `Host` header, the token (`guard.rs`);
 //!   4. the path, then the method (`routes.rs`);
-//!   5. the answer, made by a thread of its own (`metrics/mod.rs`), which never waits for an engine
-//!      longer than [`readings::WAIT_MAX`].
+//!   5. the answer, made by threads of their own (`metrics/mod.rs`, `dashboard/mod.rs`), which never
+//!      wait for an engine longer than [`readings::WAIT_MAX`].
 //!
 //! Clients that are slow, or connect and send nothing, cost a seat for 30 s at most. When all seats
 //! are taken, one of theirs goes to the next client: so 1,000 of them keep nobody out.
 //!
 //! Invariants:
 //!
-//!   1. Memory is bounded: by the seats, the limits of a head, and one text for all that ask within
-//!      the same second.
+//!   1. Memory is bounded: by the seats, the limits of a head, and one text for all that ask or
+//!      listen within the same second.
 //!   2. Nothing here waits for a disk, or for an engine that has stopped.
 //!   3. Nothing can be changed by HTTP: every method but GET and HEAD is refused.
 
 mod connections;
+pub mod dashboard;
 mod guard;
 pub mod metrics;
 mod readings;
@@ -32,6 +34,7 @@ use crate::{
     tls::Certificates,
 };
 use connections::{Connections, Seat};
+use dashboard::Dashboard;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics::Metrics;
@@ -63,7 +66,8 @@ pub(crate) struct Site {
     certificates: Option<Certificates>,
     token: Option<Token>,
     connections: Arc<Connections>,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
+    dashboard: Dashboard,
 }
 
 /// Listens from now on. If a remembered address cannot be used (the host does not have it yet, a
@@ -101,12 +105,14 @@ fn start(instance: &Arc<Instance>, address: &HttpAddress) -> io::Result<()> {
     let own = listener.local_addr()?;
     let how = if certificates.is_some() { "with TLS" } else { "without TLS" };
     let connections = Arc::<Connections>::default();
+    let metrics = Arc::new(Metrics::start(instance, &connections)?);
     let site = Arc::new(Site {
         instance: Arc::clone(instance),
         address: address.clone(),
         certificates,
         token,
-        metrics: Metrics::start(instance, &connections)?,
+        dashboard: Dashboard::start(instance, &metrics)?,
+        metrics,
         connections,
     });
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -172,7 +178,7 @@ async fn answer(
         let (site, seat) = (Arc::clone(site), Arc::clone(&seat));
         async move {
             seat.note_request();
-            Ok::<_, Infallible>(routes::answer(&site, &request).await)
+            Ok::<_, Infallible>(routes::answer(&site, &seat, &request).await)
         }
     });
     let connection = http1::Builder::new()
