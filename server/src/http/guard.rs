@@ -52,7 +52,8 @@ fn is_of_own_page(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
     let is_own = |origin: &HeaderValue| {
         let origin = origin.as_bytes();
-        let name = [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme));
+        let name =
+            [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme));
         name.is_some_and(|name| name.eq_ignore_ascii_case(host))
     };
     // `none`: the user has typed the address, or follows a bookmark. A link on another page may

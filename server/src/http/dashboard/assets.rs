@@ -8,8 +8,8 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, StatusCode,
     header::{
-        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-        HeaderValue, VARY,
+        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, HeaderValue,
+        VARY,
     },
 };
 
@@ -63,7 +63,8 @@ impl Packed {
         let gzip = self.gzip.filter(|_| takes_gzip(headers));
         let bytes = Bytes::from_static(gzip.unwrap_or(self.plain));
         let mut answer = plain(StatusCode::OK, self.content_type(), bytes);
-        let mut set = |name, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        let mut set =
+            |name, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
         if gzip.is_some() {
             set(CONTENT_ENCODING, "gzip");
         }
@@ -109,7 +110,9 @@ mod tests {
     fn the_page_is_small_and_runs_nothing_but_its_own_files() {
         let page = answer("/", &HeaderMap::new()).expect("a page");
         let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().expect("text");
-        assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
+        assert!(
+            policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'")
+        );
         assert!(!policy.contains("unsafe") && !policy.contains("data:"));
         let compressed = |file: &Packed| file.gzip.map_or(file.plain.len(), <[u8]>::len);
         assert!(FILES.iter().map(compressed).sum::<usize>() < 150_000);
@@ -119,9 +122,9 @@ mod tests {
         if let Some(page) = FILES.iter().find(|file| file.path == "/index.html") {
             let text = String::from_utf8_lossy(page.plain).to_lowercase();
             assert!(!text.contains("<style") && !text.contains("style="), "{text}");
-            let inline = text.match_indices("<script").any(|(at, _)| {
-                !text[at..].split('>').next().unwrap_or_default().contains("src=")
-            });
+            let inline = text
+                .match_indices("<script")
+                .any(|(at, _)| !text[at..].split('>').next().unwrap_or_default().contains("src="));
             assert!(!inline && !text.contains("http://") && !text.contains("https://"), "{text}");
         } else {
             assert!(MISSING.contains("npm ci && npm run build"));

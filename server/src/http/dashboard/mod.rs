@@ -102,7 +102,8 @@ impl Dashboard {
         let watch = Arc::<Watch>::default();
         let (publish, published) = channel::channel(Published::default());
         let of = Arc::clone(instance);
-        let findings = watch.keep_reading("findings", BETWEEN_FINDINGS, move || Some(of.health()))?;
+        let findings =
+            watch.keep_reading("findings", BETWEEN_FINDINGS, move || Some(of.health()))?;
         let log = instance.paths().alert();
         let mut kept = Tail::default();
         let lines = watch.keep_reading("log tail", PERIOD, move || kept.read(&log))?;
@@ -186,8 +187,18 @@ fn busiest_files(instance: &Instance, group: &str) -> Option<Vec<FileRow>> {
 }
 
 fn file_of(row: &[Value]) -> Option<FileRow> {
-    let [number, name, reads, writes, syncs, bytes_read, bytes_written, read_time, write_time, sync_time] =
-        row
+    let [
+        number,
+        name,
+        reads,
+        writes,
+        syncs,
+        bytes_read,
+        bytes_written,
+        read_time,
+        write_time,
+        sync_time,
+    ] = row
     else {
         return None;
     };

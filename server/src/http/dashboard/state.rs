@@ -205,8 +205,7 @@ impl<'a> From<&'a DiskFigures> for Disk<'a> {
         let sum = |of: fn(&plinth_engine::views::figures::PurposeFigures) -> u64| {
             disk.purposes.iter().map(of).fold(0, u64::saturating_add)
         };
-        let errors =
-            [disk.read_errors, disk.write_errors, disk.read_timeouts, disk.write_timeouts];
+        let errors = [disk.read_errors, disk.write_errors, disk.read_timeouts, disk.write_timeouts];
         let reasons = disk.read_reasons.iter().filter(|(_, count)| *count > 0);
         Self {
             name: &disk.name,

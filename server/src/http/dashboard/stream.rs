@@ -105,9 +105,8 @@ mod tests {
         }
         assert!(texts[..999].iter().all(|text| text.event.is_unique()));
         assert_eq!(take().as_deref(), Some(&b"data: 999\n\n"[..]));
-        let waits = poll_fn(|context| {
-            Poll::Ready(Pin::new(&mut events).poll_frame(context).is_pending())
-        });
+        let waits =
+            poll_fn(|context| Poll::Ready(Pin::new(&mut events).poll_frame(context).is_pending()));
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         assert!(runtime.block_on(waits), "there is no older text left");
         drop(publish);

@@ -77,7 +77,7 @@ impl Watch {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn keep_reading<T: Send + 'static>(
+    pub fn keep_reading<T: Send + Sync + 'static>(
         self: &Arc<Self>,
         name: &str,
         pause: Duration,
