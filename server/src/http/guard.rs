@@ -12,6 +12,7 @@
 
 use super::{
     Site,
+    dashboard::assets,
     routes::{Answer, refusal},
 };
 use hyper::{
@@ -31,8 +32,7 @@ pub(super) fn refuse(site: &Site, request: &Request<()>) -> Option<Answer> {
         let text = "scripts of other pages are not answered\n";
         return Some(refusal(StatusCode::FORBIDDEN, text));
     }
-    let path = request.uri().path();
-    if path == "/" || path.starts_with("/assets/") {
+    if assets::is_of_page(request.uri().path()) {
         return None;
     }
     let token = site.token.as_ref()?;

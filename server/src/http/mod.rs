@@ -39,6 +39,7 @@ use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics::Metrics;
 use plinth_engine::event::Severity;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustls::ServerConfig;
 use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -56,6 +57,9 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 << 10;
 /// Most lines of a head.
 const HEADERS_MAX: usize = 64;
+/// The buffer of the kernel for bytes to a client that does not read them (it takes twice as much):
+/// so that a stream soon notices, and a thousand such clients cost little.
+const SEND_BYTES: usize = 64 << 10;
 /// The protocol (ALPN) that is spoken.
 const ALPN: &[u8] = b"http/1.1";
 
@@ -139,6 +143,7 @@ async fn accept(listener: TcpListener, site: &Arc<Site>) {
         match listener.accept().await {
             Ok((socket, _)) => {
                 let _ = socket.set_nodelay(true);
+                let _ = set_socket_send_buffer_size(&socket, SEND_BYTES);
                 let seat = site.connections.take_seat();
                 let number = seat.number();
                 let served = tokio::spawn(serve(Arc::clone(site), socket, seat));

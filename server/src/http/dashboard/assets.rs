@@ -48,6 +48,11 @@ pub(in crate::http) fn answer(path: &str, headers: &HeaderMap) -> Option<Answer>
     }
 }
 
+/// Whether this path is part of the page, and says nothing about this host.
+pub(in crate::http) fn is_of_page(path: &str) -> bool {
+    path == "/" || FILES.iter().any(|file| file.path == path)
+}
+
 impl Packed {
     fn content_type(&self) -> &'static str {
         match self.path.rsplit_once('.').map(|(_, end)| end) {

@@ -19,6 +19,10 @@ use std::{
     time::Duration,
 };
 
+/// An engine that has not answered for this long is shown as silent: a busy host may keep one from
+/// answering within [`super::super::readings::WAIT_MAX`] now and then.
+const SILENT: Duration = Duration::from_secs(3);
+
 /// What the other threads have read.
 pub(super) struct Sources<'a> {
     /// `None`: not to be known at this moment.
@@ -76,7 +80,7 @@ struct Row {
 #[derive(Serialize)]
 struct Group<'a> {
     name: &'a str,
-    /// Its engine answered in time.
+    /// Its engine has answered lately.
     up: bool,
     /// Of the figures, in milliseconds; `None`: there are none yet.
     age: Option<u64>,
@@ -274,12 +278,14 @@ pub(super) fn write(snapshot: &Snapshot, sources: &Sources<'_>) -> String {
 
 fn shown<'a>(name: &'a str, group: &'a GroupSnapshot, sources: &Sources<'_>) -> Group<'a> {
     let files = sources.files.get(name).and_then(|source| source.last());
+    let up = group.is_up || group.age.is_some_and(|age| age < SILENT);
+    let engine = group.engine.as_ref().filter(|_| up);
     Group {
         name,
-        up: group.is_up,
+        up,
         age: group.age.map(millis),
         restarts: group.restarts,
-        state: group.state(),
+        state: engine.map_or("BROKEN", |engine| &engine.group.state),
         figures: group.engine.as_ref().map(|engine| GroupFigures::of(group, &engine.group)),
         preferred: sources.preferred.as_ref().map(|preferred| preferred.of(name)),
         files: files.map(|(age, rows)| Aged { age: millis(age), rows: rows.to_vec() }),
