@@ -1,7 +1,7 @@
 //! Listening for HTTP: the address, the files for TLS, and the token that clients show.
 //!
 //! On a loopback address neither is needed. On any other both are: without TLS others could read
-//! the token, and without a token everybody could read the metrics.
+//! the token, and without a token every user could read the metrics.
 //!
 //! The token's file is checked before each request and read again when it has changed. If the new
 //! one cannot be used, the old one stays, with a line in the alert log.

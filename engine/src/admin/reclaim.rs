@@ -32,8 +32,8 @@ pub struct Reclaimable {
     pub used: u64,
     /// The system area, the checksum zone, copies of the header.
     pub metadata: u64,
-    /// Bytes of the metadata, and of the catalog's AUs, that were never written: the disk's file has
-    /// no space for them.
+    /// Bytes of the metadata, and of the catalog's AUs, that were never written: the disk's file
+    /// has no space for them.
     pub unwritten: u64,
     /// Free bytes that share a unit of the device with others: it does not give them back.
     pub cut_off: u64,

@@ -273,8 +273,9 @@ impl Space {
     }
 
     /// Takes back an allocation that came to nothing: the AU was not written. It is stained if it
-    /// was before, or if it has a unit of the device to complete. (Otherwise a request that asks for more than there is would have the same AUs
-    /// discarded each time it tries again, and each discard would make it try again.)
+    /// was before, or if it has a unit of the device to complete. (Otherwise a request that asks
+    /// for more than there is would have the same AUs discarded each time it tries again, and each
+    /// discard would make it try again.)
     ///
     /// # Panics
     /// If the AU is not in use.

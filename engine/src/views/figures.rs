@@ -3,7 +3,7 @@
 //!
 //! They are the facts that the views show, without SQL: a reading takes no thread of the catalog,
 //! which the long statement of a user may occupy, and waits for no disk. So it answers while a disk
-//! hangs. Only what is in memory is read: locks that nobody holds during I/O, and atomics.
+//! hangs. Only what is in memory is read: locks that no task holds during I/O, and atomics.
 //!
 //! Files are counted together: their number and their names have no bound.
 
@@ -39,7 +39,7 @@ pub struct Latencies {
     pub nanos: u64,
 }
 
-/// What one purpose has read from a disk, and written to it.
+/// Reads from a disk, and writes to it, of one purpose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurposeFigures {
     /// As `io_client` in `v$asm_disk_iostat`.

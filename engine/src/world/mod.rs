@@ -96,8 +96,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn allocated(&self) -> Option<u64> {
         None
     }
-    /// Those of the bytes in `ranges` that take no space in the file system, where that can be seen.
-    /// Waits a little at most.
+    /// Those of the bytes in `ranges` that take no space in the file system, where that can be
+    /// seen. Waits a little at most.
     fn unwritten(&self, _ranges: &[Range<u64>]) -> Option<u64> {
         None
     }

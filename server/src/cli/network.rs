@@ -1,6 +1,6 @@
 //! `plinth serve`: where to listen beside the unix socket, and with which certificates. The options
-//! are remembered together: `--listen`, or `listen` in the configuration file, replaces all of them,
-//! and `--http` or `http` those for HTTP.
+//! are remembered together: `--listen`, or `listen` in the configuration file, replaces all of
+//! them, and `--http` or `http` those for HTTP.
 
 use super::configuration::Configuration;
 use crate::{

@@ -217,7 +217,7 @@ impl Client {
         }
     }
 
-    /// What the engine tells monitoring systems. There is no time limit: the caller has a thread
+    /// The figures for monitoring systems. There is no time limit: the caller has a thread
     /// for it, and a connection that is left behind would wait in the engine all the same.
     ///
     /// # Errors

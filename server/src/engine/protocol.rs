@@ -275,7 +275,7 @@ pub struct Status {
     pub serving: Vec<PathBuf>,
 }
 
-/// What an engine tells monitoring systems.
+/// The figures for monitoring systems.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EngineFigures {

@@ -41,7 +41,7 @@ pub(crate) struct Connections {
     requests: AtomicU64,
 }
 
-/// What there is of connections.
+/// The limits of connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
     pub open: u64,

@@ -1,8 +1,9 @@
-//! Who may ask: the `Host` header, where the request comes from, and the token.
+//! The `Host` header, the page that a request comes from, and the token: which requests are
+//! answered.
 //!
 //! A page in a browser on this host can ask a loopback address, under a name that its author lets
-//! point there (DNS rebinding), and could read the answer. The browser sends that name as `Host`. So
-//! on a loopback address only names of loopback are answered.
+//! point there (DNS rebinding), and could read the answer. The browser sends that name as `Host`.
+//! So on a loopback address only names of loopback are answered.
 //!
 //! Scripts of other pages are refused by `Origin` and `Sec-Fetch-Site`, which browsers send and
 //! scrapers do not. They could not read the answer, and shall not make the server work either.

@@ -12,7 +12,7 @@
 //!      wait for an engine longer than [`readings::WAIT_MAX`].
 //!
 //! Clients that are slow, or connect and send nothing, cost a seat for 30 s at most. When all seats
-//! are taken, one of theirs goes to the next client: so 1,000 of them keep nobody out.
+//! are taken, one of theirs goes to the next client: so 1,000 of them keep no other out.
 //!
 //! Invariants:
 //!
@@ -53,7 +53,7 @@ use tokio_rustls::TlsAcceptor;
 const AGAIN: Duration = Duration::from_secs(10);
 /// How long a client may take for the TLS handshake, and for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The largest head. What is read of a client and not yet understood is no more than that.
+/// The largest head. Of a client no more is read before it is understood.
 const HEAD_BYTES: usize = 16 << 10;
 /// Most lines of a head.
 const HEADERS_MAX: usize = 64;

@@ -2,12 +2,12 @@
 //!
 //! Each group that shall be mounted has a thread, `figures`, with one connection to its engine. It
 //! reads when it is asked to, and then waits for as long as the engine takes: an engine that hangs
-//! costs this thread and one connection, and nobody else waits for it.
+//! costs this thread and one connection, and no other thread waits for it.
 //!
 //! ```text
 //!   a scrape                      the threads
 //!   asks all threads      ---->   does the engine answer, and has it mounted its group?  alive
-//!   waits, WAIT_MAX at most       its figures                                            the figures
+//!   waits, WAIT_MAX at most       its figures                                            figures
 //!   takes what is there   <----
 //! ```
 //!
@@ -34,14 +34,14 @@ use std::{
 /// How long a scrape waits for engines.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// What the threads have read so far.
+/// The newest readings of the threads.
 #[derive(Default)]
 struct Board {
     groups: Mutex<BTreeMap<String, Seen>>,
     changed: Condvar,
 }
 
-/// What was seen of one engine.
+/// The newest readings of one engine.
 #[derive(Default)]
 struct Seen {
     /// Of the thread that reads: an earlier one of the same group ends.

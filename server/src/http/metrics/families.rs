@@ -261,9 +261,11 @@ fn space(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
         ("writable", "All that files can still be given, after mirroring.", |group| {
             group.writable as f64
         }),
-        ("safe", "What files can be given so that redundancy can be restored.", |group| {
-            group.safe as f64
-        }),
+        (
+            "safe",
+            "Bytes that files can be given so that redundancy can still be restored.",
+            |group| group.safe as f64,
+        ),
     ];
     for (name, help, value) in of_bytes {
         let name = format!("plinth_diskgroup_{name}");
@@ -353,7 +355,7 @@ fn catalog_and_scrub(sheet: &mut Sheet<'_>, groups: &Groups<'_>) -> Result {
     sheet.gauge(
         "plinth_scrub_findings",
         None,
-        "What the scrub that runs, or the last one since the mount, has found.",
+        "Wrong blocks that the scrub that runs, or the last one since the mount, has found.",
         groups.each(|group| group.scrub.found as f64),
     )?;
     sheet.gauge(
@@ -494,7 +496,9 @@ fn states_of_disks(sheet: &mut Sheet<'_>, disks: &Disks<'_>) -> Result {
             disk.size as f64
         }),
         ("size", BYTES, "The part that is used for data.", |disk| disk.total as f64),
-        ("free", BYTES, "What files can still be given of that.", |disk| disk.free as f64),
+        ("free", BYTES, "The bytes of that that files can still be given.", |disk| {
+            disk.free as f64
+        }),
         ("voter", None, "1: the disk votes on the membership of its group.", |disk| {
             f64::from(u8::from(disk.votes))
         }),
@@ -565,7 +569,7 @@ fn errors_of_disks(sheet: &mut Sheet<'_>, disks: &Disks<'_>) -> Result {
     sheet.counter(
         "plinth_disk_events",
         None,
-        "What went wrong with the disk, by the kinds of v$asm_error that were seen.",
+        "Troubles of the disk, by the kinds of v$asm_error that were seen.",
         disks.by("kind", |disk| {
             disk.errors.iter().map(|(kind, count)| (word(kind), *count)).collect()
         }),

@@ -86,8 +86,11 @@ impl Sheet<'_> {
         samples: impl IntoIterator<Item = (Labels<'l>, u64)>,
     ) -> Result {
         let mut family = self.family(name, unit, help, MetricType::Counter)?;
-        samples.into_iter().try_for_each(|(labels, value)| {
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)
+        samples.into_iter().try_for_each(|(labels, value)| match labels.is_empty() {
+            true => family.encode_counter::<NoLabelSet, _, u64>(&value, None),
+            false => {
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)
+            }
         })
     }
 
@@ -100,9 +103,10 @@ impl Sheet<'_> {
         samples: impl IntoIterator<Item = (Labels<'l>, f64)>,
     ) -> Result {
         let mut family = self.family(name, unit, help, MetricType::Gauge)?;
-        samples
-            .into_iter()
-            .try_for_each(|(labels, value)| family.encode_family(&labels)?.encode_gauge(&value))
+        samples.into_iter().try_for_each(|(labels, value)| match labels.is_empty() {
+            true => family.encode_gauge(&value),
+            false => family.encode_family(&labels)?.encode_gauge(&value),
+        })
     }
 
     /// Facts in words; `_info` is added to the name.

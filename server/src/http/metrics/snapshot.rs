@@ -1,4 +1,4 @@
-//! What was read for one text, and what follows from it.
+//! The readings for one text, and what follows from them.
 
 use crate::{engine::protocol::EngineFigures, http::connections::ConnectionCounts};
 use plinth_engine::{
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// What was read.
+/// All readings.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     pub host: String,
@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub groups: BTreeMap<String, GroupSnapshot>,
 }
 
-/// What was read of one group.
+/// The readings of one group.
 #[derive(Debug, Clone, Default)]
 pub struct GroupSnapshot {
     /// The engine answered.
@@ -49,7 +49,7 @@ pub struct PassFigures {
     pub done: u64,
     pub work: u64,
     pub bytes: u64,
-    /// What the rest takes at the rate of the last half minute.
+    /// The time for the rest at the rate of the last half minute.
     pub seconds_left: Option<u64>,
 }
 

@@ -108,7 +108,7 @@ fn group(disks: Vec<DiskFigures>) -> GroupSnapshot {
     }
 }
 
-/// So many disks in all, in equal groups.
+/// `disks` in all, in equal groups.
 fn snapshot(disks: usize, groups: usize) -> Snapshot {
     let of_group = |number: usize| {
         let disk = |at: usize| disk(&format!("DATA{number}_{at:04}"), &format!("FG{}", at % 4));
