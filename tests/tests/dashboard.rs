@@ -1,4 +1,4 @@
-//! The dashboard, as somebody sees it in Chromium: a failure group that goes and returns, a
+//! The dashboard, as Chromium shows it: a failure group that goes and returns, a
 //! rebalance to its end, an engine that hangs, hostile names, narrow and dark screens; and clients
 //! that read nothing.
 
@@ -305,8 +305,8 @@ fn memory_of(instance: &Instance) -> u64 {
     line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
-/// A thousand clients that ask for the stream and read nothing cost bounded memory and keep nobody
-/// out.
+/// A thousand clients that ask for the stream and read nothing cost bounded memory and keep no other
+/// client out.
 #[test]
 fn clients_that_read_nothing_do_not_make_anything_grow() {
     let mut instance = Instance::new();

@@ -46,7 +46,7 @@ impl Browser {
             let path = directory.path().join(name);
             let made = Command::new("mkfifo").arg(&path).status().expect("coreutils");
             assert!(made.success());
-            // For reading too: so it is opened at once, whoever is on the other end.
+            // For reading too: so it is opened at once, even before the other end is.
             File::options().read(true).write(true).open(path).expect("a pipe")
         };
         let (to, from) = (pipe("to"), pipe("from"));

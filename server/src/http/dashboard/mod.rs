@@ -7,10 +7,10 @@
 //!   files, a thread for each group -+    one JSON a second       +--> /api/state
 //! ```
 //!
-//! All of it sleeps while nobody looks (`watch.rs`). While somebody does, the thread `dashboard`
-//! takes once a second what the others have read last, each with its age, and publishes one text
-//! (`state.rs`): ten pages cost what one costs. A source that hangs (an engine, the disk of the
-//! alert log) stops one thread; its last value stays, and grows old before everybody's eyes.
+//! All of it sleeps while there is no viewer (`viewers.rs`). While there are some, the thread
+//! `dashboard` takes once a second the values that the others have read last, each with its age, and
+//! publishes one text (`state.rs`): ten pages cost as much as one. A source that hangs (an engine,
+//! the disk of the alert log) stops one thread; its last value stays, and its age shows.
 //!
 //! A stream (`stream.rs`) sends the newest text whenever its client has taken the one before: a slow
 //! client gets fewer of them. There is no queue.
@@ -25,7 +25,7 @@
 pub mod assets;
 mod state;
 pub(super) mod stream;
-mod watch;
+mod viewers;
 
 use super::metrics::Metrics;
 use crate::{
@@ -45,7 +45,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{sync::watch as channel, time::timeout};
-use watch::{Source, Watch};
+use viewers::{Source, Viewers};
 
 /// Between two texts.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ impl Published {
 
 /// The way to the texts.
 pub(super) struct Dashboard {
-    watch: Arc<Watch>,
+    viewers: Arc<Viewers>,
     published: channel::Receiver<Published>,
 }
 
@@ -99,23 +99,23 @@ impl Dashboard {
     /// # Errors
     /// If there can be no more threads.
     pub fn start(instance: &Arc<Instance>, metrics: &Arc<Metrics>) -> io::Result<Self> {
-        let watch = Arc::<Watch>::default();
+        let viewers = Arc::<Viewers>::default();
         let (publish, published) = channel::channel(Published::default());
         let of = Arc::clone(instance);
         let findings =
-            watch.keep_reading("findings", BETWEEN_FINDINGS, move || Some(of.health()))?;
+            viewers.keep_reading("findings", BETWEEN_FINDINGS, move || Some(of.health()))?;
         let log = instance.paths().alert();
         let mut kept = Tail::default();
-        let lines = watch.keep_reading("log tail", PERIOD, move || kept.read(&log))?;
-        let (instance, metrics, watching) =
-            (Arc::clone(instance), Arc::clone(metrics), Arc::clone(&watch));
+        let lines = viewers.keep_reading("log tail", PERIOD, move || kept.read(&log))?;
+        let (instance, metrics, viewing) =
+            (Arc::clone(instance), Arc::clone(metrics), Arc::clone(&viewers));
         thread::Builder::new().name("dashboard".into()).spawn(move || {
             let mut files = BTreeMap::new();
             loop {
-                watching.wait();
+                viewing.wait();
                 let began = Instant::now();
                 if let Some(snapshot) = metrics.snapshot() {
-                    look_at_files(&mut files, &instance, &watching, snapshot.groups.keys());
+                    look_at_files(&mut files, &instance, &viewing, snapshot.groups.keys());
                     let (findings, lines, files) = (&findings, &lines, &files);
                     let preferred = instance.preferred_now();
                     let sources = Sources { preferred, findings, lines, files };
@@ -127,12 +127,12 @@ impl Dashboard {
                 thread::sleep(PERIOD.saturating_sub(began.elapsed()));
             }
         })?;
-        Ok(Self { watch, published })
+        Ok(Self { viewers, published })
     }
 
     /// The newest text, or that there is none yet.
     pub async fn state(&self) -> Option<Bytes> {
-        self.watch.want();
+        self.viewers.note_question();
         let mut published = self.published.clone();
         let fresh = timeout(PATIENCE, published.wait_for(Published::is_fresh)).await;
         match fresh {
@@ -143,8 +143,8 @@ impl Dashboard {
 
     /// A stream of texts. `None`: there are too many.
     pub fn events(&self) -> Option<stream::Events> {
-        let seen = Arc::clone(&self.watch).attend()?;
-        Some(stream::Events::new(self.published.clone(), seen))
+        let viewer = Arc::clone(&self.viewers).admit()?;
+        Some(stream::Events::new(self.published.clone(), viewer))
     }
 }
 
@@ -156,7 +156,7 @@ type FilesOfGroups = BTreeMap<String, Arc<Source<Vec<FileRow>>>>;
 fn look_at_files<'a>(
     files: &mut FilesOfGroups,
     instance: &Arc<Instance>,
-    watch: &Arc<Watch>,
+    viewers: &Arc<Viewers>,
     groups: impl Iterator<Item = &'a String> + Clone,
 ) {
     files.retain(|name, _| groups.clone().any(|group| group == name));
@@ -167,7 +167,7 @@ fn look_at_files<'a>(
         let (instance, name) = (Arc::clone(instance), group.clone());
         let read = move || busiest_files(&instance, &name);
         // Without a thread it is tried again in a second.
-        if let Ok(source) = watch.keep_reading("files", BETWEEN_FILES, read) {
+        if let Ok(source) = viewers.keep_reading("files", BETWEEN_FILES, read) {
             files.insert(group.clone(), source);
         }
     }

@@ -295,7 +295,7 @@ fn shown<'a>(name: &'a str, group: &'a GroupSnapshot, sources: &Sources<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{engine::protocol::EngineFigures, http::dashboard::watch::Source};
+    use crate::{engine::protocol::EngineFigures, http::dashboard::viewers::Source};
     use plinth_engine::admin::OperationPass;
     use std::sync::Arc;
 

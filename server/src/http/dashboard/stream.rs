@@ -5,7 +5,7 @@
 //! that is longer goes in whole, and is shared by all clients: so a client that reads nothing holds
 //! some small texts, or one large one, for as long as its connection may live without progress.
 
-use super::{Published, watch::Attending};
+use super::{Published, viewers::Viewer};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::{
@@ -23,12 +23,12 @@ pub(in crate::http) struct Events {
     next: Next,
     /// Told that the client takes what it is sent.
     progress: Option<Box<dyn Fn() + Send>>,
-    _attending: Attending,
+    _viewer: Viewer,
 }
 
 impl Events {
-    pub(super) fn new(published: Receiver<Published>, attending: Attending) -> Self {
-        Self { next: Box::pin(next(published)), progress: None, _attending: attending }
+    pub(super) fn new(published: Receiver<Published>, viewer: Viewer) -> Self {
+        Self { next: Box::pin(next(published)), progress: None, _viewer: viewer }
     }
 
     /// Calls `progress` whenever there is room for the next text.
@@ -79,7 +79,7 @@ impl Body for Events {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::watch::Watch, *};
+    use super::{super::viewers::Viewers, *};
     use http_body_util::BodyExt;
     use std::{future::poll_fn, sync::Arc};
     use tokio::{runtime::Builder, sync::watch::channel};
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn a_slow_client_gets_the_newest_text_alone() {
         let (publish, published) = channel(Published::default());
-        let attending = Arc::<Watch>::default().attend().expect("there is room");
-        let mut events = Events::new(published, attending);
+        let viewer = Arc::<Viewers>::default().admit().expect("there is room");
+        let mut events = Events::new(published, viewer);
         let mut take = || {
             let runtime = Builder::new_current_thread().build().expect("a runtime");
             let frame = runtime.block_on(events.frame())?.expect("no error");

@@ -1,4 +1,5 @@
-//! Whether somebody looks, and threads that read while somebody does.
+//! Viewers: open dashboards, and programs that ask for the state. And threads that read while there
+//! are some.
 //!
 //! A thread for each source, because each may hang for itself. It keeps the last value with the time
 //! at which it was read.
@@ -11,69 +12,69 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one question for the state counts as looking.
-const LOOK: Duration = Duration::from_secs(5);
+/// How long one question for the state counts as a viewer.
+const QUESTION: Duration = Duration::from_secs(5);
 /// Streams at one time: with that many, half of the seats are left.
 pub(super) const STREAMS_MAX: usize = 64;
 
-/// Who looks.
+/// The viewers that there are.
 #[derive(Default)]
-pub(super) struct Watch {
-    looks: Mutex<Looks>,
+pub(super) struct Viewers {
+    present: Mutex<Present>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Looks {
+struct Present {
     streams: usize,
-    /// When somebody asked without a stream.
+    /// When the state was last asked for without a stream.
     asked: Option<Instant>,
 }
 
-impl Looks {
+impl Present {
     fn are_there(&self) -> bool {
-        self.streams > 0 || self.asked.is_some_and(|asked| asked.elapsed() < LOOK)
+        self.streams > 0 || self.asked.is_some_and(|asked| asked.elapsed() < QUESTION)
     }
 }
 
-/// One that looks until it is dropped.
-pub(in crate::http) struct Attending(Arc<Watch>);
+/// A viewer with a stream, until it is dropped.
+pub(in crate::http) struct Viewer(Arc<Viewers>);
 
-impl Drop for Attending {
+impl Drop for Viewer {
     fn drop(&mut self) {
-        let mut looks = lock(&self.0.looks);
-        looks.streams = looks.streams.saturating_sub(1);
+        let mut present = lock(&self.0.present);
+        present.streams = present.streams.saturating_sub(1);
     }
 }
 
-impl Watch {
-    /// Somebody wants to see the state once.
-    pub fn want(&self) {
-        lock(&self.looks).asked = Some(Instant::now());
+impl Viewers {
+    /// The state is asked for without a stream.
+    pub fn note_question(&self) {
+        lock(&self.present).asked = Some(Instant::now());
         self.changed.notify_all();
     }
 
-    /// Somebody looks from now on. `None`: there are [`STREAMS_MAX`].
-    pub fn attend(self: Arc<Self>) -> Option<Attending> {
-        let mut looks = lock(&self.looks);
-        if looks.streams >= STREAMS_MAX {
+    /// A viewer more. `None`: there are [`STREAMS_MAX`].
+    pub fn admit(self: Arc<Self>) -> Option<Viewer> {
+        let mut present = lock(&self.present);
+        if present.streams >= STREAMS_MAX {
             return None;
         }
-        looks.streams += 1;
-        drop(looks);
+        present.streams += 1;
+        drop(present);
         self.changed.notify_all();
-        Some(Attending(self))
+        Some(Viewer(self))
     }
 
-    /// Waits until somebody looks.
+    /// Waits until there is a viewer.
     pub fn wait(&self) {
-        let looks = lock(&self.looks);
-        let waited = self.changed.wait_while(looks, |looks| !looks.are_there());
+        let present = lock(&self.present);
+        let waited = self.changed.wait_while(present, |present| !present.are_there());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Reads again and again while somebody looks, until the source is dropped. `None` of a reading
-    /// keeps the value before.
+    /// Reads again and again while there are viewers, until the source is dropped. `None` of a
+    /// reading keeps the value before.
     ///
     /// # Errors
     /// If there can be no more threads.
@@ -84,10 +85,10 @@ impl Watch {
         mut read: impl FnMut() -> Option<T> + Send + 'static,
     ) -> io::Result<Arc<Source<T>>> {
         let source = Arc::new(Source { last: Mutex::new(None) });
-        let (watch, to) = (Arc::clone(self), Arc::downgrade(&source));
+        let (viewers, to) = (Arc::clone(self), Arc::downgrade(&source));
         thread::Builder::new().name(name.into()).spawn(move || {
             while to.strong_count() > 0 {
-                watch.wait();
+                viewers.wait();
                 // What is shown is as old as the beginning of its reading.
                 let began = Instant::now();
                 let found = read();
@@ -126,37 +127,38 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn nothing_is_read_until_somebody_looks_and_nothing_is_lost_when_a_reading_fails() {
-        let watch = Arc::<Watch>::default();
+    fn nothing_is_read_without_viewers_and_nothing_is_lost_when_a_reading_fails() {
+        let viewers = Arc::<Viewers>::default();
         let (said, told) = mpsc::channel();
         let mut count = 0;
-        let source = watch
+        let source = viewers
             .keep_reading("test", Duration::ZERO, move || {
                 count += 1;
                 said.send(count).ok()?;
                 (count == 1).then_some(count)
             })
             .expect("a thread");
-        assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "nobody looks");
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "there is no viewer");
         assert!(source.last().is_none());
-        let attending = Arc::clone(&watch).attend().expect("there is room");
+        let viewer = Arc::clone(&viewers).admit().expect("there is room");
         for meant in 1..4 {
             assert_eq!(told.recv(), Ok(meant));
         }
         assert_eq!(source.last().map(|(_, value)| *value), Some(1));
-        drop((attending, source));
         // The thread ends, so its side of the channel closes.
+        drop(source);
         while told.recv().is_ok() {}
+        drop(viewer);
     }
 
     #[test]
     fn there_are_never_more_streams_than_may_be() {
-        let watch = Arc::<Watch>::default();
-        let attend = || Arc::clone(&watch).attend();
-        let all: Vec<_> = std::iter::from_fn(attend).take(1000).collect();
+        let viewers = Arc::<Viewers>::default();
+        let admit = || Arc::clone(&viewers).admit();
+        let all: Vec<_> = std::iter::from_fn(admit).take(1000).collect();
         assert_eq!(all.len(), STREAMS_MAX);
-        assert!(attend().is_none() && lock(&watch.looks).are_there());
+        assert!(admit().is_none() && lock(&viewers.present).are_there());
         drop(all);
-        assert!(attend().is_some() && !lock(&watch.looks).are_there());
+        assert!(admit().is_some() && !lock(&viewers.present).are_there());
     }
 }
