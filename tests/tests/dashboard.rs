@@ -305,8 +305,8 @@ fn memory_of(instance: &Instance) -> u64 {
     line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
-/// A thousand clients that ask for the stream and read nothing cost bounded memory and keep no other
-/// client out.
+/// A thousand clients that ask for the stream and read nothing cost bounded memory and keep no
+/// other client out.
 #[test]
 fn clients_that_read_nothing_do_not_make_anything_grow() {
     let mut instance = Instance::new();

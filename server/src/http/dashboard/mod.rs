@@ -8,18 +8,18 @@
 //! ```
 //!
 //! All of it sleeps while there is no viewer (`viewers.rs`). While there are some, the thread
-//! `dashboard` takes once a second the values that the others have read last, each with its age, and
-//! publishes one text (`state.rs`): ten pages cost as much as one. A source that hangs (an engine,
-//! the disk of the alert log) stops one thread; its last value stays, and its age shows.
+//! `dashboard` takes once a second the values that the others have read last, each with its age,
+//! and publishes one text (`state.rs`): ten pages cost as much as one. A source that hangs (an
+//! engine, the disk of the alert log) stops one thread; its last value stays, and its age shows.
 //!
-//! A stream (`stream.rs`) sends the newest text whenever its client has taken the one before: a slow
-//! client gets fewer of them. There is no queue.
+//! A stream (`stream.rs`) sends the newest text whenever its client has taken the one before: a
+//! slow client gets fewer of them. There is no queue.
 //!
 //! Invariants:
 //!
 //!   1. One reading a second, however many clients there are; none while there is no client.
-//!   2. A client holds one text that is not the newest at most, beside what is in its socket.
-//!   3. The thread `dashboard` waits for nothing but the figures, [`super::readings::WAIT_MAX`] long.
+//!   2. A client holds 16 KiB of texts, or one that is longer, beside the bytes in its socket.
+//!   3. The thread `dashboard` waits for the figures alone, [`super::readings::WAIT_MAX`] long.
 //!   4. Nothing can be changed here.
 
 pub mod assets;

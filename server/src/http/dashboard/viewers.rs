@@ -1,8 +1,8 @@
 //! Viewers: open dashboards, and programs that ask for the state. And threads that read while there
 //! are some.
 //!
-//! A thread for each source, because each may hang for itself. It keeps the last value with the time
-//! at which it was read.
+//! A thread for each source, because each may hang for itself. It keeps the last value with the
+//! time at which it was read.
 
 use plinth_host::lock;
 use std::{
