@@ -8,8 +8,8 @@
 //!   2. the head: 16 KiB and 10 s at most;
 //!   3. the `Host` header, the token (`guard.rs`);
 //!   4. the path, then the method (`routes.rs`);
-//!   5. the answer, made by threads of their own (`metrics/mod.rs`, `dashboard/mod.rs`), which never
-//!      wait for an engine longer than [`readings::WAIT_MAX`].
+//!   5. the answer, made by threads of their own (`metrics/mod.rs`, `dashboard/mod.rs`), which
+//!      never wait for an engine longer than [`readings::WAIT_MAX`].
 //!
 //! Clients that are slow, or connect and send nothing, cost a seat for 30 s at most. When all seats
 //! are taken, one of theirs goes to the next client: so 1,000 of them keep no other out.
