@@ -149,7 +149,7 @@ fn hostile_names_are_text() {
     let mount = instance.mount("data");
     fs::write(mount.join(HOSTILE), bytes(1, 8 << 20)).expect("written");
     // A disk that no group uses is a finding, by its path.
-    let disk = instance.add_disk(&format!("disk{HOSTILE}").replace('/', ""), 256 * MIB);
+    let disk = instance.add_disk(&format!("disk{HOSTILE}"), 256 * MIB);
     assert!(disk.to_string_lossy().contains("<img"), "{}", disk.display());
     let Some(mut browser) = open(port, 390, "dark") else { return };
     see(&mut browser, "the file", &shows(&format!("/{HOSTILE}")));
@@ -186,7 +186,9 @@ fn the_page_is_legible_on_every_screen_and_by_keyboard() {
     let port = pair(&mut instance);
     let mount = instance.mount("data");
     fs::write(mount.join("file"), bytes(1, 8 << 20)).expect("written");
-    instance.create_group("fra", "EXTERNAL", &[&[256 * MIB]], "");
+    let other = instance.add_disk("other", 256 * MIB);
+    let other = other.display();
+    instance.sql(&format!("CREATE DISKGROUP fra EXTERNAL REDUNDANCY DISK '{other}'"));
     let Some(mut browser) = open(port, 1440, "light") else { return };
     see(&mut browser, "both groups", "!!document.querySelector('[data-group=FRA]')");
     see(&mut browser, "a finding", "document.querySelectorAll('.findings li').length > 0");
