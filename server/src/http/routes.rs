@@ -122,6 +122,25 @@ fn wanted(headers: &HeaderMap) -> Format {
 mod tests {
     use super::*;
 
+    /// No answer can be framed, guessed to be of another type, or run anything.
+    #[test]
+    fn every_answer_has_a_strict_policy() {
+        let page = assets::answer("/", &HeaderMap::new()).expect("a page");
+        for answer in
+            [refusal(StatusCode::NOT_FOUND, "no"), plain(StatusCode::OK, JSON, Bytes::new()), page]
+        {
+            let of = |name: &str| answer.headers()[name].to_str().expect("text").to_owned();
+            let policy = of("content-security-policy");
+            assert!(policy.starts_with("default-src 'none';"), "{policy}");
+            assert!(policy.ends_with("frame-ancestors 'none'"), "{policy}");
+            assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+            assert_eq!(of("x-content-type-options"), "nosniff");
+            assert_eq!(of("referrer-policy"), "no-referrer");
+            assert_eq!(of("cross-origin-resource-policy"), "same-origin");
+            assert!(["no-store", "no-cache"].contains(&&*of("cache-control")));
+        }
+    }
+
     #[test]
     fn the_format_is_the_one_that_is_preferred() {
         let of = |accept: &'static str| {
