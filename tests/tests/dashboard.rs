@@ -10,7 +10,11 @@ use plinth_tests::{
 };
 use rustix::process::Signal;
 use serde_json::Value;
-use std::{fs, io::Write, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+};
 
 /// What a program writes.
 fn bytes(seed: u8, length: usize) -> Vec<u8> {
@@ -299,6 +303,34 @@ fn every_answer_forbids_scripts_of_others() {
         let (head, _) = ask(port, &format!("{method} /api/state"), "localhost", "");
         assert!(head.starts_with("HTTP/1.1 405 "), "{method}: {head}");
     }
+}
+
+/// A stream is one state after the other, each newer, also while an engine does not answer.
+#[test]
+fn a_stream_goes_on_while_an_engine_hangs() {
+    let mut instance = Instance::new();
+    let port = pair(&mut instance);
+    let mut socket = connect(port);
+    let asked = socket.write_all(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    asked.expect("sent");
+    let mut lines = BufReader::new(socket).lines().map(|line| line.expect("a line"));
+    assert_eq!(lines.next().as_deref(), Some("HTTP/1.1 200 OK"));
+    let mut states = lines.filter_map(|line| {
+        let json = line.strip_prefix("data: ")?.to_owned();
+        Some(serde_json::from_str::<Value>(&json).expect("a state in one line"))
+    });
+    let mut next = || states.next().expect("the stream goes on");
+    let now = |state: &Value| state["now"].as_i64().expect("a time");
+    let first = next();
+    assert_eq!(first["groups"][0]["name"], "DATA");
+    assert!(now(&next()) >= now(&first));
+    instance.signal_engine("data", Signal::STOP);
+    wait_for("the silence", || next()["groups"][0]["up"] == false);
+    let silent = next();
+    assert_eq!(silent["groups"][0]["disks"].as_array().map(Vec::len), Some(2), "{silent}");
+    assert!(now(&silent) > now(&first));
+    instance.signal_engine("data", Signal::CONT);
+    wait_for("the engine", || next()["groups"][0]["up"] == true);
 }
 
 fn memory_of(instance: &Instance) -> u64 {
