@@ -3,6 +3,7 @@
 #   say, note, fail     words for people
 #   become_root         goes on as root, or says what is missing
 #   need                installs what a tool comes in, if the tool is not there
+#   dashboard           builds the page that is packed into the binary, if npm is there
 #   build               builds the binary; $PLINTH is where it is
 #   database_user       $DBUSER: the user that databases run as
 #   fault_disk_*        disks that can be made to fail
@@ -127,8 +128,22 @@ pg_packages() {
     echo "${version:-postgresql}"
 }
 
+# dashboard: builds the page in dashboard/dist, unless it is newer than its source. Without npm, or with a Node.js that is
+# too old, the binary goes without: its page then says so.
+dashboard() {
+    local source; source=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../dashboard
+    [ -e "$source/dist/index.html" ] && [ -e "$source/node_modules/axe-core" ] && [ -z "$(find "$source" -newer "$source/dist/index.html" -type f \
+        -not -path '*/node_modules/*' -not -path '*/dist/*' -print -quit)" ] && return
+    has npm || { note "npm is missing: the program goes without the dashboard"; return 0; }
+    local log; log=$(mktemp)
+    (cd "$source" && npm ci --no-audit --no-fund && npm run build) >"$log" 2>&1 \
+        || { tail -5 "$log" >&2; note "npm could not build the dashboard (it needs Node.js 20.19; here is $(node --version)): the program goes without it"; }
+    rm -f "$log"
+}
+
 # build PROFILE: debug or release; sets PLINTH.
 build() {
+    dashboard
     command -v cargo >/dev/null || [ ! -e "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
     command -v cargo >/dev/null || {
         note "Rust is missing: installing it for $(id -un) with rustup"

@@ -1,12 +1,11 @@
 //! A page as Chromium shows it: no request but for itself, nothing wider than the screen, text
 //! that can be read and does not cover other text, in light and dark, on a wide and a narrow
 //! screen.
-//!
-//! Chromium is spoken to by the DevTools protocol over two pipes. Without it the tests say so and
-//! end. `PLINTH_SCREENSHOTS=DIRECTORY` keeps what it has shown.
 
 mod articles;
+mod chromium;
 
+use chromium::Browser;
 use plinth_evidence::{
     draw::{
         Cell, Page, Table,
@@ -15,164 +14,6 @@ use plinth_evidence::{
     model::Class,
     run::Run,
 };
-use serde_json::{Value, json};
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
-    time::Duration,
-};
-use tempfile::TempDir;
-
-/// How long an answer may take before the browser counts as gone.
-const ANSWER: Duration = Duration::from_secs(120);
-
-struct Browser {
-    process: Child,
-    to: File,
-    from: Receiver<Value>,
-    session: Option<String>,
-    asked: u64,
-    events: Vec<Value>,
-    /// Its profile and its pipes.
-    _directory: TempDir,
-}
-
-impl Browser {
-    /// None if this machine has no Chromium.
-    fn start() -> Option<Self> {
-        let is_there = |name: &&&str| {
-            let found = Command::new("sh").args(["-c", "command -v \"$0\"", *name]).output();
-            found.is_ok_and(|found| found.status.success())
-        };
-        let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-        let Some(name) = names.iter().find(is_there) else {
-            println!("not run: no Chromium here (apt-get install chromium)");
-            return None;
-        };
-        let directory = tempfile::tempdir().expect("a directory");
-        let pipe = |name: &str| {
-            let path = directory.path().join(name);
-            let made = Command::new("mkfifo").arg(&path).status().expect("coreutils");
-            assert!(made.success());
-            // For reading too: so it is opened at once, whoever is on the other end.
-            File::options().read(true).write(true).open(path).expect("a pipe")
-        };
-        let (to, from) = (pipe("to"), pipe("from"));
-        let process = Command::new("sh")
-            .current_dir(directory.path())
-            .args(["-c", "exec \"$0\" \"$@\" 3<to 4>from", name])
-            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-            .args(["--no-first-run", "--hide-scrollbars", "--remote-debugging-pipe"])
-            .arg("--user-data-dir=profile")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell");
-        let (send, receive) = channel();
-        std::thread::spawn(move || {
-            for message in BufReader::new(from).split(0).map_while(Result::ok) {
-                let message = serde_json::from_slice(&message).expect("JSON");
-                if send.send(message).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut browser = Self {
-            process,
-            to,
-            from: receive,
-            session: None,
-            asked: 0,
-            events: Vec::new(),
-            _directory: directory,
-        };
-        let target = browser.ask("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached = browser.ask(
-            "Target.attachToTarget",
-            json!({ "targetId": target["targetId"], "flatten": true }),
-        );
-        browser.session = attached["sessionId"].as_str().map(str::to_owned);
-        for domain in ["Network.enable", "Page.enable", "Runtime.enable", "Log.enable"] {
-            browser.ask(domain, json!({}));
-        }
-        Some(browser)
-    }
-
-    fn ask(&mut self, method: &str, parameters: Value) -> Value {
-        self.asked += 1;
-        let mut message = json!({ "id": self.asked, "method": method, "params": parameters });
-        if let Some(session) = &self.session {
-            message["sessionId"] = json!(session);
-        }
-        let mut bytes = message.to_string().into_bytes();
-        bytes.push(0);
-        self.to.write_all(&bytes).expect("the pipe takes it");
-        loop {
-            let answer = self.from.recv_timeout(ANSWER);
-            let answer = answer.unwrap_or_else(|error| panic!("{method}: {error}"));
-            if answer["id"] == self.asked {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
-            }
-            self.events.push(answer);
-        }
-    }
-
-    fn open(&mut self, page: &Path, width: u32, scheme: &str) {
-        self.ask(
-            "Emulation.setDeviceMetricsOverride",
-            json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false }),
-        );
-        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
-        self.ask("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
-        self.events.clear();
-        self.ask("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
-        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            self.events.push(self.from.recv_timeout(ANSWER).expect("the page is loaded"));
-        }
-    }
-
-    fn evaluate(&mut self, expression: &str) -> Value {
-        let answer = self
-            .ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
-        assert!(answer["exceptionDetails"].is_null(), "{answer}");
-        answer["result"]["value"].clone()
-    }
-
-    /// The addresses of all requests since the page was opened.
-    fn requests(&self) -> Vec<String> {
-        let is_request = |event: &&Value| event["method"] == "Network.requestWillBeSent";
-        let requests = self.events.iter().filter(is_request);
-        requests.map(|event| event["params"]["request"]["url"].to_string()).collect()
-    }
-
-    /// What the browser complains about: violations of the policy, errors.
-    fn complaints(&self) -> Vec<String> {
-        let is_complaint = |event: &&Value| {
-            event["method"] == "Log.entryAdded" || event["method"] == "Runtime.exceptionThrown"
-        };
-        self.events.iter().filter(is_complaint).map(ToString::to_string).collect()
-    }
-
-    fn keep_screenshot(&mut self, name: &str) {
-        let Some(directory) = std::env::var_os("PLINTH_SCREENSHOTS") else { return };
-        let options = json!({ "captureBeyondViewport": true });
-        let shot = self.ask("Page.captureScreenshot", options);
-        let path = Path::new(&directory).join(format!("{name}.png.base64"));
-        std::fs::write(path, shot["data"].as_str().expect("base64")).expect("the directory");
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // Its own children end with it.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// Texts of charts that cover each other by more than a hair, that leave their chart, that are
 /// smaller than 9.5 pixels, and elements that are wider than the page.
@@ -255,7 +96,7 @@ fn pages_make_no_request_and_are_legible_on_wide_and_narrow_screens_in_light_and
         let path = directory.path().join(format!("{name}.html"));
         std::fs::write(&path, text).expect("the directory is ours");
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
-            browser.open(&path, width, scheme);
+            browser.open(&format!("file://{}", path.display()), width, scheme);
             let found = browser.evaluate(FLAWS);
             for flaw in found.as_array().expect("a list") {
                 flaws.push(format!("{name} at {width}, {scheme}: {flaw}"));
@@ -280,6 +121,6 @@ fn a_request_would_be_counted() {
     let text = articles::page(&articles::preferred_reads(), &[]);
     let text = text.replace("<main>", "<main><img src=\"other.png\" alt=\"\"/>");
     std::fs::write(&path, text.replace("default-src 'none'", "img-src *")).expect("ours");
-    browser.open(&path, 1280, "light");
+    browser.open(&format!("file://{}", path.display()), 1280, "light");
     assert_eq!(browser.requests().len(), 2, "{:?}", browser.requests());
 }

@@ -14,6 +14,7 @@
 //!   [`in_turns`]   events that happen again and again, each with its own period
 //!   [`fuse_disks`] disks made by a program of ours: [`SlowDisk`] and the recorder use them
 //!   [`Host`]       a private host, with mounts and a boot id of its own, to lose power on
+//!   [`http`], [`chromium`]   an instance that answers HTTP, and a browser
 //!   [`corpus`]     scripts of DBAs, with their outputs, and the groups that they are about
 //!   [`loads`]      loads that write while power may go, and verify afterwards
 //!   [`recorder::Recorder`], [`replay::Replay`]   disks that record their I/O, and the contents
@@ -27,6 +28,8 @@
 //! what they need and runs them; `PLINTH_LONG=1` runs the full counts.
 
 mod blocks;
+#[path = "../../evidence/tests/chromium/mod.rs"]
+pub mod chromium;
 mod command;
 pub mod corpus;
 pub mod crash;
@@ -34,6 +37,7 @@ mod disks;
 mod fresh_root;
 pub mod fuse_disks;
 mod host;
+pub mod http;
 mod image;
 mod instance;
 pub mod loads;

@@ -1,7 +1,11 @@
 //! `/metrics`: its figures beside the views and beside what the kernel counts; engines that stop or
 //! die; clients that may not ask, and clients that only occupy.
 
-use plinth_tests::{Authority, Instance, MIB, wait_for};
+use plinth_tests::{
+    Authority, Instance, MIB,
+    http::{ask, ask_on, connect, request, serve_http, token_file},
+    wait_for,
+};
 use rustix::process::Signal;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
@@ -12,58 +16,17 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
-    time::Duration,
 };
 
 /// A text with every sample: the name with its labels, and the value.
 type Samples = BTreeMap<String, f64>;
 
-/// Starts the instance again with HTTP on a free port of loopback.
-fn serve_http(instance: &mut Instance, more: &[&str]) -> u16 {
-    instance.kill_instance();
-    let before = instance.alert_log().len();
-    instance.start_with(&[&["--http", "127.0.0.1:0"], more].concat());
-    let port = |log: &str| {
-        let (_, rest) = log.get(before..)?.split_once("answers HTTP on ")?;
-        rest.split_once(',')?.0.rsplit_once(':')?.1.parse().ok()
-    };
-    wait_for("HTTP to be answered", || port(&instance.alert_log()).is_some());
-    port(&instance.alert_log()).expect("just seen")
-}
-
 /// Bytes that differ from place to place.
 fn bytes(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 4096) as u8 ^ at as u8 ^ seed).collect()
-}
-
-fn connect(port: u16) -> TcpStream {
-    let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    socket
-}
-
-/// The answer to a request: its head and its body.
-fn ask_on(mut stream: impl Read + Write, request: &str) -> (String, String) {
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut answer = Vec::new();
-    // With TLS the end may come without a farewell.
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).expect("text");
-    let (head, body) =
-        answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
-    (head.to_owned(), body.to_owned())
-}
-
-fn request(line: &str, host: &str, more: &str) -> String {
-    format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n")
-}
-
-fn ask(port: u16, line: &str, host: &str, more: &str) -> (String, String) {
-    ask_on(connect(port), &request(line, host, more))
 }
 
 /// The text of a scrape.
@@ -368,13 +331,6 @@ fn only_reading_by_a_name_of_loopback_is_answered() {
         }
         assert_eq!(starts(&instance), count, "{arguments:?}");
     }
-}
-
-fn token_file(instance: &Instance, mode: u32) -> String {
-    let path = instance.path("token");
-    fs::write(&path, "0123456789abcdef0123\n").expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
-    path.display().to_string()
 }
 
 fn tls(port: u16, root: &Path) -> StreamOwned<ClientConnection, TcpStream> {

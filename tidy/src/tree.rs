@@ -51,7 +51,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     paths.sort();
     let is_left_out = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        name.starts_with('.') || (name == "target" && path.is_dir())
+        name.starts_with('.')
+            || (["target", "node_modules", "dist"].contains(&name) && path.is_dir())
     };
     paths.retain(|path| !is_left_out(path));
     paths.iter().flat_map(|path| files(path)).collect()

@@ -44,8 +44,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Args)]
 pub(super) struct HttpArguments {
-    /// Answer HTTP: metrics for Prometheus at /metrics. ADDR:PORT, or off. Remembered, with its
-    /// options.
+    /// Answer HTTP: the dashboard at /, metrics for Prometheus at /metrics. ADDR:PORT, or off.
+    /// Remembered, with its options.
     #[arg(long, value_name = "ADDR:PORT")]
     http: Option<String>,
     /// The certificate for HTTPS, and those that lead to an authority, in PEM.

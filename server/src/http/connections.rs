@@ -1,7 +1,8 @@
 //! Seats: how many connections there may be, and which one ends when more come.
 //!
 //! A connection ends [`IDLE_MAX`] after its last request began, or after it was accepted, whatever
-//! it does meanwhile: so a client that reads a byte a minute ends too.
+//! it does meanwhile: so a client that reads a byte a minute ends too. To a stream of events each
+//! event counts as a request that the client has made room for.
 //!
 //! When all seats are taken, the next client gets one of:
 //!
@@ -141,11 +142,29 @@ impl Seat {
         self.number
     }
 
+    pub fn progress(&self) -> Progress {
+        Progress { number: self.number, connections: Arc::clone(&self.connections) }
+    }
+
     /// A whole head has come.
     pub fn note_request(&self) {
         self.connections.requests.fetch_add(1, Relaxed);
         if let Some(seat) = lock(&self.connections.taken).seats.get_mut(&self.number) {
             (seat.since, seat.has_asked) = (Instant::now(), true);
+        }
+    }
+}
+
+/// Notes that the client of a stream has made room for the next event.
+pub(crate) struct Progress {
+    number: u64,
+    connections: Arc<Connections>,
+}
+
+impl Progress {
+    pub fn note(&self) {
+        if let Some(seat) = lock(&self.connections.taken).seats.get_mut(&self.number) {
+            seat.since = Instant::now();
         }
     }
 }

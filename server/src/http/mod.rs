@@ -1,4 +1,5 @@
-//! HTTP: `/metrics` for Prometheus. Off unless the operator gives an address (`serve --http`).
+//! HTTP: `/metrics` for Prometheus, and the dashboard. Off unless the operator gives an address
+//! (`serve --http`).
 //!
 //! One thread, `http`, runs hyper on a runtime of its own; no other thread of the instance knows a
 //! runtime, and an engine has none. A request goes through these steps, and each can end it:
@@ -7,20 +8,21 @@
 //!   2. the head: 16 KiB and 10 s at most;
 //!   3. the `Host` header, the token (`guard.rs`);
 //!   4. the path, then the method (`routes.rs`);
-//!   5. the answer, made by a thread of its own (`metrics/mod.rs`), which never waits for an engine
-//!      longer than [`readings::WAIT_MAX`].
+//!   5. the answer, made by threads of their own (`metrics/mod.rs`, `dashboard/mod.rs`), which
+//!      never wait for an engine longer than [`readings::WAIT_MAX`].
 //!
 //! Clients that are slow, or connect and send nothing, cost a seat for 30 s at most. When all seats
 //! are taken, one of theirs goes to the next client: so 1,000 of them keep no other out.
 //!
 //! Invariants:
 //!
-//!   1. Memory is bounded: by the seats, the limits of a head, and one text for all that ask within
-//!      the same second.
+//!   1. Memory is bounded: by the seats, the limits of a head, and one text for all that ask or
+//!      listen within the same second.
 //!   2. Nothing here waits for a disk, or for an engine that has stopped.
 //!   3. Nothing can be changed by HTTP: every method but GET and HEAD is refused.
 
 mod connections;
+pub mod dashboard;
 mod guard;
 pub mod metrics;
 mod readings;
@@ -33,10 +35,12 @@ use crate::{
     tls::Certificates,
 };
 use connections::{Connections, Seat};
+use dashboard::Dashboard;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics::Metrics;
 use plinth_engine::event::Severity;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -51,6 +55,9 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 << 10;
 /// Most lines of a head.
 const HEADERS_MAX: usize = 64;
+/// The buffer of the kernel for bytes to a client that does not read them (it takes twice as much):
+/// so that a stream soon notices, and a thousand such clients cost little.
+const SEND_BYTES: usize = 64 << 10;
 
 /// All that a request needs.
 pub(crate) struct Site {
@@ -59,7 +66,8 @@ pub(crate) struct Site {
     certificates: Option<Certificates>,
     token: Option<Token>,
     connections: Arc<Connections>,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
+    dashboard: Dashboard,
 }
 
 /// Listens from now on, or, on a remembered address, later (`listening.rs`).
@@ -87,12 +95,14 @@ fn start(instance: &Arc<Instance>, address: &HttpAddress) -> io::Result<()> {
     let own = listener.local_addr()?;
     let how = if certificates.is_some() { "with TLS" } else { "without TLS" };
     let connections = Arc::<Connections>::default();
+    let metrics = Arc::new(Metrics::start(instance, &connections)?);
     let site = Arc::new(Site {
         instance: Arc::clone(instance),
         address: address.clone(),
         certificates,
         token,
-        metrics: Metrics::start(instance, &connections)?,
+        dashboard: Dashboard::start(instance, &metrics)?,
+        metrics,
         connections,
     });
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -119,6 +129,7 @@ async fn accept(listener: TcpListener, site: &Arc<Site>) {
         match listener.accept().await {
             Ok((socket, _)) => {
                 let _ = socket.set_nodelay(true);
+                let _ = set_socket_send_buffer_size(&socket, SEND_BYTES);
                 let seat = site.connections.take_seat();
                 let number = seat.number();
                 let served = tokio::spawn(serve(Arc::clone(site), socket, seat));
@@ -156,7 +167,7 @@ async fn answer(
         let (site, seat) = (Arc::clone(site), Arc::clone(&seat));
         async move {
             seat.note_request();
-            Ok::<_, Infallible>(routes::answer(&site, &request).await)
+            Ok::<_, Infallible>(routes::answer(&site, &seat, &request).await)
         }
     });
     let connection = http1::Builder::new()

@@ -19,6 +19,7 @@ use super::{
     metrics::snapshot::{GroupSnapshot, Snapshot},
 };
 use crate::{
+    alert,
     engine::{client::Client, protocol::EngineFigures},
     instance::Instance,
 };
@@ -106,6 +107,7 @@ impl Readings {
         drop(seen);
         Snapshot {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            read: alert::now(),
             began: self.instance.began(),
             sessions: self.instance.session_count() as u64,
             events: self.instance.alert().counts(),

@@ -1,34 +1,40 @@
 //! From a path to an answer.
 
-use super::{Site, guard, metrics::Format};
+use super::{
+    Site,
+    connections::Seat,
+    dashboard::{assets, stream::Events},
+    guard,
+    metrics::Format,
+};
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
     header::{
-        ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap,
-        HeaderValue, X_CONTENT_TYPE_OPTIONS,
+        ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName,
+        HeaderValue, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
     },
 };
 
-pub(super) type Answer = Response<Full<Bytes>>;
+/// All at once, or a stream of events.
+pub(super) type Body = Either<Full<Bytes>, Events>;
+pub(super) type Answer = Response<Body>;
 
-const PLAIN: &str = "text/plain; charset=utf-8";
-/// The page at `/`.
-const HOME: &str = concat!(
-    "plinth ",
-    env!("CARGO_PKG_VERSION"),
-    "\n\n/metrics   figures for Prometheus (docs/metrics.md)\n"
-);
+pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
 
 /// Answers a request.
-pub(super) async fn answer(site: &Site, request: &Request<()>) -> Answer {
+pub(super) async fn answer(site: &Site, seat: &Seat, request: &Request<()>) -> Answer {
     if let Some(refused) = guard::refuse(site, request) {
         return refused;
     }
     let path = request.uri().path();
-    if !["/", "/metrics"].contains(&path) {
-        return refusal(StatusCode::NOT_FOUND, "there is nothing here; figures are at /metrics\n");
+    let asset = assets::answer(path, request.headers());
+    if asset.is_none() && !["/metrics", "/api/state", "/api/events"].contains(&path) {
+        let text = "there is nothing here; the dashboard is at /, figures are at /metrics\n";
+        return refusal(StatusCode::NOT_FOUND, text);
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused =
@@ -36,25 +42,48 @@ pub(super) async fn answer(site: &Site, request: &Request<()>) -> Answer {
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    if path == "/" {
-        return plain(StatusCode::OK, PLAIN, Bytes::from_static(HOME.as_bytes()));
+    if let Some(asset) = asset {
+        return asset;
     }
-    let format = wanted(request.headers());
-    match site.metrics.text(format).await {
-        Some(text) => plain(StatusCode::OK, format.content_type(), text),
-        None => refusal(
+    let found = match path {
+        "/api/state" => site.dashboard.state().await.map(|json| plain(StatusCode::OK, JSON, json)),
+        "/api/events" => return events(site, seat, request.method()),
+        _ => {
+            let format = wanted(request.headers());
+            let text = site.metrics.text(format).await;
+            text.map(|text| plain(StatusCode::OK, format.content_type(), text))
+        }
+    };
+    found.unwrap_or_else(|| {
+        refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "the figures cannot be gathered now; the alert log may say why\n",
-        ),
+        )
+    })
+}
+
+/// A stream, if there may be one more.
+fn events(site: &Site, seat: &Seat, method: &Method) -> Answer {
+    if method == Method::HEAD {
+        return plain(StatusCode::OK, EVENTS, Bytes::new());
     }
+    let Some(events) = site.dashboard.events() else {
+        let text = "too many dashboards are open; close some\n";
+        let mut refused = refusal(StatusCode::SERVICE_UNAVAILABLE, text);
+        refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        return refused;
+    };
+    let progress = seat.progress();
+    let events = events.reporting(move || progress.note());
+    plain(StatusCode::OK, EVENTS, Bytes::new()).map(|_| Either::Right(events))
 }
 
 pub(super) fn refusal(status: StatusCode, text: &'static str) -> Answer {
     plain(status, PLAIN, Bytes::from_static(text.as_bytes()))
 }
 
-fn plain(status: StatusCode, content_type: &'static str, text: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(text));
+pub(super) fn plain(status: StatusCode, content_type: &'static str, text: Bytes) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::new(text)));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     for (name, value) in [
@@ -62,6 +91,9 @@ fn plain(status: StatusCode, content_type: &'static str, text: Bytes) -> Answer 
         (CACHE_CONTROL, "no-store"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -89,6 +121,25 @@ fn wanted(headers: &HeaderMap) -> Format {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No answer can be framed, guessed to be of another type, or run anything.
+    #[test]
+    fn every_answer_has_a_strict_policy() {
+        let page = assets::answer("/", &HeaderMap::new()).expect("a page");
+        for answer in
+            [refusal(StatusCode::NOT_FOUND, "no"), plain(StatusCode::OK, JSON, Bytes::new()), page]
+        {
+            let of = |name: &str| answer.headers()[name].to_str().expect("text").to_owned();
+            let policy = of("content-security-policy");
+            assert!(policy.starts_with("default-src 'none';"), "{policy}");
+            assert!(policy.ends_with("frame-ancestors 'none'"), "{policy}");
+            assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+            assert_eq!(of("x-content-type-options"), "nosniff");
+            assert_eq!(of("referrer-policy"), "no-referrer");
+            assert_eq!(of("cross-origin-resource-policy"), "same-origin");
+            assert!(["no-store", "no-cache"].contains(&&*of("cache-control")));
+        }
+    }
 
     #[test]
     fn the_format_is_the_one_that_is_preferred() {

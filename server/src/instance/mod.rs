@@ -49,6 +49,8 @@ mod supervisor;
 pub(crate) mod systemd;
 mod upgrade;
 
+pub use preferred::Preferred;
+
 use crate::{
     alert::Alert,
     engine::{

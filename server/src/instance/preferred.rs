@@ -92,6 +92,13 @@ impl Instance {
         lock(&self.state).preferred.clone()
     }
 
+    /// As [`Self::preferred`], for callers that must not wait for a disk: `None` while what is
+    /// remembered is being written.
+    #[must_use]
+    pub fn preferred_now(&self) -> Option<Preferred> {
+        self.state.try_lock().ok().map(|state| state.preferred.clone())
+    }
+
     /// Sets the list, here and in every engine.
     ///
     /// # Errors

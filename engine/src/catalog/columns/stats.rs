@@ -162,6 +162,14 @@ pub(super) const VIEWS: &[View] = &[
             column("write_time", Real, Sql("f.write_time / 1e6"), "seconds that they took"),
             column("sync_time", Real, Sql("f.sync_time / 1e6"), "seconds that they took"),
             column("con_id", Integer, Sql("0"), "0"),
+            column(
+                "name",
+                Text,
+                Sql(
+                    "'/' || ( WITH RECURSIVE up(node, path) AS ( SELECT e.parent, CAST(e.name AS TEXT) FROM main.entry AS e WHERE e.node = f.number UNION ALL SELECT e.parent, CAST(e.name AS TEXT) || '/' || up.path FROM up JOIN main.entry AS e ON e.node = up.node WHERE up.node <> 1) SELECT path FROM up WHERE node = 1 LIMIT 1)",
+                ),
+                "its path; NULL: it has no name any more, or is `file_number` 0",
+            ),
         ],
     },
     // One engine does all the I/O of a group: a row per disk and purpose.

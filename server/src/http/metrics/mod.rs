@@ -1,8 +1,9 @@
 //! `/metrics`: one text for all that ask within the same second.
 //!
-//! A thread, `metrics`, takes requests in turn. If its text is older than [`FRESH`], it reads the
-//! engines (`readings.rs`) and writes a new one. So engines are read once a second at most, however
-//! many clients ask; and the thread of the HTTP server waits for nothing.
+//! A thread, `metrics`, takes requests in turn, of clients and of the dashboard. If its reading is
+//! older than [`FRESH`], it reads the engines (`readings.rs`) anew; it writes a text of a reading
+//! when one is asked for. So engines are read once a second at most, however many ask; and the
+//! thread of the HTTP server waits for nothing.
 //!
 //!   - `snapshot.rs` has what was read, and what follows from it;
 //!   - `families.rs` writes the metrics of a snapshot, each named, explained and typed once;
@@ -19,6 +20,7 @@ mod tests;
 use super::{connections::Connections, readings::Readings};
 use crate::instance::Instance;
 use bytes::Bytes;
+use snapshot::Snapshot;
 use std::{
     io,
     sync::{
@@ -54,17 +56,21 @@ impl Format {
     }
 }
 
-type Request = (Format, oneshot::Sender<Bytes>);
+enum Request {
+    Text(Format, oneshot::Sender<Bytes>),
+    Snapshot(oneshot::Sender<Arc<Snapshot>>),
+}
 
 /// The way to the thread.
 pub(super) struct Metrics {
     requests: SyncSender<Request>,
 }
 
-/// The last text, in the formats that were asked for.
-struct Text {
-    written: Instant,
-    open: String,
+/// The last reading, and its text in the formats that were asked for.
+struct Reading {
+    began: Instant,
+    snapshot: Arc<Snapshot>,
+    open: Option<String>,
     formats: [Option<Bytes>; 2],
 }
 
@@ -83,37 +89,57 @@ impl Metrics {
     /// The text. `None`: it cannot be written now.
     pub async fn text(&self, format: Format) -> Option<Bytes> {
         let (answer, text) = oneshot::channel();
-        self.requests.try_send((format, answer)).ok()?;
+        self.requests.try_send(Request::Text(format, answer)).ok()?;
         timeout(PATIENCE, text).await.ok()?.ok()
+    }
+
+    /// The figures, for a thread that may wait. `None`: they cannot be read now.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let (answer, snapshot) = oneshot::channel();
+        self.requests.try_send(Request::Snapshot(answer)).ok()?;
+        snapshot.blocking_recv().ok()
     }
 }
 
 fn write(mut readings: Readings, requests: &Receiver<Request>) {
-    let mut last: Option<Text> = None;
-    while let Ok((format, answer)) = requests.recv() {
-        if answer.is_closed() {
+    let mut last: Option<Reading> = None;
+    while let Ok(request) = requests.recv() {
+        if request.is_given_up() {
             continue;
         }
-        let mut text = match last.take() {
-            Some(text) if text.written.elapsed() < FRESH => text,
-            _ => {
-                // Before the reading: its length must not count as freshness.
-                let written = Instant::now();
-                Text { written, open: families::write(readings.read()), formats: [None, None] }
-            }
-        };
-        let _ = answer.send(text.of(format));
-        last = Some(text);
+        let fresh = last.take().filter(|last| last.began.elapsed() < FRESH);
+        let mut reading = fresh.unwrap_or_else(|| {
+            // Before the reading: its length must not count as freshness.
+            let began = Instant::now();
+            let snapshot = Arc::new(readings.read());
+            Reading { began, snapshot, open: None, formats: [None, None] }
+        });
+        match request {
+            Request::Text(format, answer) => drop(answer.send(reading.text(format))),
+            Request::Snapshot(answer) => drop(answer.send(Arc::clone(&reading.snapshot))),
+        }
+        last = Some(reading);
     }
 }
 
-impl Text {
-    fn of(&mut self, format: Format) -> Bytes {
-        let (place, open) = (format as usize, &self.open);
+impl Request {
+    /// Whether its client has gone.
+    fn is_given_up(&self) -> bool {
+        match self {
+            Self::Text(_, answer) => answer.is_closed(),
+            Self::Snapshot(answer) => answer.is_closed(),
+        }
+    }
+}
+
+impl Reading {
+    fn text(&mut self, format: Format) -> Bytes {
+        let snapshot = &self.snapshot;
+        let open = &*self.open.get_or_insert_with(|| families::write(Snapshot::clone(snapshot)));
         let write = || match format {
             Format::OpenMetrics => Bytes::copy_from_slice(open.as_bytes()),
             Format::Prometheus => Bytes::from(classic::of(open)),
         };
-        self.formats[place].get_or_insert_with(write).clone()
+        self.formats[format as usize].get_or_insert_with(write).clone()
     }
 }

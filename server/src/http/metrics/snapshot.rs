@@ -15,6 +15,8 @@ use std::{
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     pub host: String,
+    /// When it was read: nanoseconds since 1970.
+    pub read: i64,
     /// When the instance started: nanoseconds since 1970.
     pub began: i64,
     pub sessions: u64,
