@@ -15,7 +15,7 @@ const UNSEEN_MS = 300_000;
 // A server that sends no end of an event.
 const EVENT_MAX = 64 << 20;
 
-const KEY = 'plinth-token';
+export const TOKEN_KEY = 'plinth-token';
 
 export class Stream {
   private abort: AbortController | null = null;
@@ -35,7 +35,7 @@ export class Stream {
   }
 
   setToken(token: string) {
-    sessionStorage.setItem(KEY, token);
+    sessionStorage.setItem(TOKEN_KEY, token);
     this.open();
   }
 
@@ -70,7 +70,7 @@ export class Stream {
   private async read(abort: AbortController): Promise<Link> {
     try {
       this.hear(abort);
-      const token = sessionStorage.getItem(KEY);
+      const token = sessionStorage.getItem(TOKEN_KEY);
       const headers: Record<string, string> = token ? { Authorization: `Bearer ${token}` } : {};
       const answer = await fetch('/api/events', { headers, signal: abort.signal, cache: 'no-store' });
       if (answer.status === 401) return 'token';

@@ -1,14 +1,19 @@
 //! Failed logins of the current minute: the alert log has a line for each up to a limit, and a
 //! count of the rest.
 
+use crate::{alert::Alert, text::clean};
+use plinth_engine::event::Severity;
 use plinth_host::lock;
 use std::{
+    net::SocketAddr,
     sync::Mutex,
     time::{Duration, Instant},
 };
 
 /// Lines in the alert log for failures of one minute.
 const LINES_MAX: u32 = 20;
+/// Characters of a user's name in a line.
+const NAME_SHOWN: usize = 64;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Failures of this minute.
@@ -16,6 +21,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) struct Failures(Mutex<Option<(Instant, u32)>>);
 
 impl Failures {
+    /// Writes a line about a failed login, or counts it.
+    pub(crate) fn report(&self, alert: &Alert, user: &str, from: SocketAddr, why: &str) {
+        let (has_line, before) = self.count(Instant::now());
+        if before > 0 {
+            let text = format!("{before} more logins failed in the minute before the next line");
+            alert.line(Severity::Warning, "instance", &text);
+        }
+        if has_line {
+            let user: String = clean(user).chars().take(NAME_SHOWN).collect();
+            let text = format!("login of \"{user}\" from {from} failed: {why}");
+            alert.line(Severity::Warning, "instance", &text);
+        }
+    }
+
     /// Counts a failure. Returns whether it gets a line, and how many of the minute before got
     /// none.
     pub(crate) fn count(&self, now: Instant) -> (bool, u32) {

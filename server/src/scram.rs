@@ -44,7 +44,7 @@ pub struct Verifier {
 }
 
 /// Random bytes; `None` if the operating system has none: then the login or the change must fail.
-fn random<const N: usize>() -> Option<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     ring::rand::SystemRandom::new().fill(&mut bytes).ok()?;
     Some(bytes)
@@ -66,6 +66,11 @@ fn array(bytes: &[u8]) -> [u8; KEY] {
     array
 }
 
+/// Compares all bytes, wherever the first difference is: constant time.
+fn is_same(one: &[u8; KEY], other: &[u8; KEY]) -> bool {
+    one.iter().zip(other).fold(0, |found, (a, b)| found | (a ^ b)) == 0
+}
+
 impl Verifier {
     /// The verifier of a new password; `None` if there is no randomness.
     #[must_use]
@@ -84,6 +89,14 @@ impl Verifier {
             stored_key: hash(&mac(&salted, &[b"Client Key"])),
             server_key: mac(&salted, &[b"Server Key"]),
         }
+    }
+
+    /// Whether this is its password. Takes as long as the rounds do, for a wrong one as for the
+    /// right one.
+    #[must_use]
+    pub fn is_of(&self, password: &str) -> bool {
+        let tried = Self::derived(password, &self.salt, self.rounds);
+        is_same(&tried.stored_key, &self.stored_key)
     }
 
     /// The verifier for an unknown name: no password fits it.
@@ -256,12 +269,7 @@ impl Exchange {
         let signature = mac(&self.verifier.stored_key, &said);
         let mut client_key = proof;
         client_key.iter_mut().zip(signature).for_each(|(byte, by)| *byte ^= by);
-        // Compares all bytes, wherever the first difference is: constant time.
-        let differ = hash(&client_key)
-            .iter()
-            .zip(self.verifier.stored_key)
-            .fold(0, |found, (a, b)| found | (a ^ b));
-        if differ != 0 {
+        if !is_same(&hash(&client_key), &self.verifier.stored_key) {
             return Err(Failure::WrongProof);
         }
         Ok(format!("v={}", BASE64.encode(mac(&self.verifier.server_key, &said))))
@@ -299,6 +307,7 @@ mod tests {
     fn a_verifier_is_read_as_it_was_written_and_nonsense_is_not() {
         let verifier = Verifier::of("grün ").expect("randomness");
         assert_eq!(Verifier::parse(&verifier.to_string()), Some(verifier.clone()));
+        assert!(verifier.is_of("grün ") && !verifier.is_of("grün") && !verifier.is_of(""));
         assert_ne!(Verifier::of("grün "), Some(verifier), "every password has a salt of its own");
         for nonsense in [
             "",

@@ -53,6 +53,17 @@ pub fn ask(port: u16, line: &str, host: &str, more: &str) -> (String, String) {
     ask_on(connect(port), &request(line, host, more))
 }
 
+/// The answer to a POST of JSON, beside other headers.
+pub fn post(port: u16, path: &str, json: &str, more: &str) -> (String, String) {
+    let mut question = request(
+        &format!("POST {path}"),
+        "localhost",
+        &format!("Content-Type: application/json\r\nContent-Length: {}\r\n{more}", json.len()),
+    );
+    question.push_str(json);
+    ask_on(connect(port), &question)
+}
+
 /// A file with a token.
 pub fn token_file(instance: &Instance, mode: u32) -> String {
     let path = instance.path("token");

@@ -56,6 +56,8 @@ impl Browser {
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--no-first-run", "--hide-scrollbars", "--remote-debugging-pipe"])
             .arg("--user-data-dir=profile")
+            // It leaves directories there when it is killed.
+            .env("TMPDIR", directory.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -9,7 +9,8 @@
 //!   3. the `Host` header, the token (`guard.rs`);
 //!   4. the path, then the method (`routes.rs`);
 //!   5. the answer, made by threads of their own (`metrics/mod.rs`, `dashboard/mod.rs`), which
-//!      never wait for an engine longer than [`readings::WAIT_MAX`].
+//!      never wait for an engine longer than [`readings::WAIT_MAX`]; statements of the dashboard
+//!      have a few threads more.
 //!
 //! Clients that are slow, or connect and send nothing, cost a seat for 30 s at most. When all seats
 //! are taken, one of theirs goes to the next client: so 1,000 of them keep no other out.
@@ -19,7 +20,8 @@
 //!   1. Memory is bounded: by the seats, the limits of a head, and one text for all that ask or
 //!      listen within the same second.
 //!   2. Nothing here waits for a disk, or for an engine that has stopped.
-//!   3. Nothing can be changed by HTTP: every method but GET and HEAD is refused.
+//!   3. Nothing can be changed by HTTP but by a user who has logged in on the dashboard, with the
+//!      role that the statement needs over PostgreSQL's protocol (`dashboard/actions.rs`).
 
 mod connections;
 pub mod dashboard;
@@ -35,13 +37,23 @@ use crate::{
     tls::Certificates,
 };
 use connections::{Connections, Seat};
-use dashboard::Dashboard;
+use dashboard::{
+    Dashboard,
+    actions::{self, Actions},
+};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics::Metrics;
 use plinth_engine::event::Severity;
 use rustix::net::sockopt::set_socket_send_buffer_size;
-use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     runtime::Builder,
@@ -68,6 +80,7 @@ pub(crate) struct Site {
     connections: Arc<Connections>,
     metrics: Arc<Metrics>,
     dashboard: Dashboard,
+    actions: Actions,
 }
 
 /// Listens from now on, or, on a remembered address, later (`listening.rs`).
@@ -102,10 +115,15 @@ fn start(instance: &Arc<Instance>, address: &HttpAddress) -> io::Result<()> {
         certificates,
         token,
         dashboard: Dashboard::start(instance, &metrics)?,
+        actions: Actions::new(instance),
         metrics,
         connections,
     });
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(actions::THREADS_MAX)
+        .build()?;
     thread::Builder::new().name("http".into()).spawn(move || {
         runtime.block_on(accept(listener, &site));
     })?;
@@ -127,12 +145,12 @@ async fn accept(listener: TcpListener, site: &Arc<Site>) {
     tokio::spawn(async move { connections.tend().await });
     loop {
         match listener.accept().await {
-            Ok((socket, _)) => {
+            Ok((socket, from)) => {
                 let _ = socket.set_nodelay(true);
                 let _ = set_socket_send_buffer_size(&socket, SEND_BYTES);
                 let seat = site.connections.take_seat();
                 let number = seat.number();
-                let served = tokio::spawn(serve(Arc::clone(site), socket, seat));
+                let served = tokio::spawn(serve(Arc::clone(site), socket, seat, from));
                 site.connections.occupy(number, served.abort_handle());
                 // A connection whose seat was taken is dropped before the next is accepted.
                 tokio::task::yield_now().await;
@@ -143,14 +161,14 @@ async fn accept(listener: TcpListener, site: &Arc<Site>) {
     }
 }
 
-async fn serve(site: Arc<Site>, socket: tokio::net::TcpStream, seat: Seat) {
+async fn serve(site: Arc<Site>, socket: tokio::net::TcpStream, seat: Seat, from: SocketAddr) {
     let Some(certificates) = &site.certificates else {
-        return answer(&site, socket, seat).await;
+        return answer(&site, socket, seat, from).await;
     };
     let tls = certificates.now(site.instance.alert(), "instance");
     let handshake = TlsAcceptor::from(tls.config).accept(socket);
     if let Ok(Ok(stream)) = timeout(HEAD_TIME, handshake).await {
-        answer(&site, stream, seat).await;
+        answer(&site, stream, seat, from).await;
     }
 }
 
@@ -159,15 +177,14 @@ async fn answer(
     site: &Arc<Site>,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     seat: Seat,
+    from: SocketAddr,
 ) {
     let seat = Arc::new(seat);
     let service = service_fn(|request: Request<Incoming>| {
-        // A body, if there is one, is not read.
-        let request = request.map(drop);
         let (site, seat) = (Arc::clone(site), Arc::clone(&seat));
         async move {
             seat.note_request();
-            Ok::<_, Infallible>(routes::answer(&site, &seat, &request).await)
+            Ok::<_, Infallible>(routes::answer(&site, &seat, request, from).await)
         }
     });
     let connection = http1::Builder::new()

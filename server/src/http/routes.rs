@@ -3,7 +3,7 @@
 use super::{
     Site,
     connections::Seat,
-    dashboard::{assets, stream::Events},
+    dashboard::{actions::Actions, assets, stream::Events},
     guard,
     metrics::Format,
 };
@@ -11,36 +11,49 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
+    body::Incoming,
     header::{
         ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName,
         HeaderValue, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
     },
 };
+use std::net::SocketAddr;
 
 /// All at once, or a stream of events.
 pub(super) type Body = Either<Full<Bytes>, Events>;
 pub(super) type Answer = Response<Body>;
 
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-/// Answers a request.
-pub(super) async fn answer(site: &Site, seat: &Seat, request: &Request<()>) -> Answer {
-    if let Some(refused) = guard::refuse(site, request) {
+/// Answers a request of a client at an address.
+pub(super) async fn answer(
+    site: &Site,
+    seat: &Seat,
+    request: Request<Incoming>,
+    from: SocketAddr,
+) -> Answer {
+    let (head, body) = request.into_parts();
+    let request = Request::from_parts(head, ());
+    if let Some(refused) = guard::refuse(site, &request) {
         return refused;
     }
     let path = request.uri().path();
+    if Actions::are_at(path) {
+        if request.method() != Method::POST {
+            let text = "this is asked by POST; the dashboard at / does so\n";
+            return allowing("POST", text);
+        }
+        return site.actions.answer(path, request.headers(), body, from).await;
+    }
     let asset = assets::answer(path, request.headers());
     if asset.is_none() && !["/metrics", "/api/state", "/api/events"].contains(&path) {
         let text = "there is nothing here; the dashboard is at /, figures are at /metrics\n";
         return refusal(StatusCode::NOT_FOUND, text);
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut refused =
-            refusal(StatusCode::METHOD_NOT_ALLOWED, "this can be read, by GET or HEAD, alone\n");
-        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return refused;
+        return allowing("GET, HEAD", "this can be read, by GET or HEAD, alone\n");
     }
     if let Some(asset) = asset {
         return asset;
@@ -76,6 +89,13 @@ fn events(site: &Site, seat: &Seat, method: &Method) -> Answer {
     let progress = seat.progress();
     let events = events.reporting(move || progress.note());
     plain(StatusCode::OK, EVENTS, Bytes::new()).map(|_| Either::Right(events))
+}
+
+/// The refusal of a method, with those that there are.
+fn allowing(methods: &'static str, text: &'static str) -> Answer {
+    let mut refused = refusal(StatusCode::METHOD_NOT_ALLOWED, text);
+    refused.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    refused
 }
 
 pub(super) fn refusal(status: StatusCode, text: &'static str) -> Answer {

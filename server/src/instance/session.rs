@@ -185,17 +185,16 @@ impl Context {
         Self::begun(instance, access, who, peer, session)
     }
 
-    /// The context of a client that has logged in over the network, on the thread of its
-    /// connection.
+    /// The context of a client that has logged in over the network, on the thread that carries out
+    /// its statements.
     #[must_use]
     pub fn of_user(
         instance: &Arc<Instance>,
         access: Role,
         user: &str,
         from: SocketAddr,
-        application: &str,
+        client: (Protocol, &str),
     ) -> Self {
-        let client = (Protocol::Postgresql, application);
         let session = instance.sessions.begin((user, access), Place::There(from), client);
         let peer = Peer { pid: 0, uid: u32::MAX };
         let who = user.to_lowercase();

@@ -35,6 +35,8 @@ pub enum Place {
 pub enum Protocol {
     Postgresql,
     Control,
+    /// The dashboard.
+    Http,
 }
 
 /// A client's session.

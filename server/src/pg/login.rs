@@ -12,7 +12,6 @@ use crate::{
     sql_error::{SqlError, state},
 };
 use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication};
-use plinth_engine::event::Severity;
 use std::{
     net::SocketAddr,
     thread,
@@ -99,15 +98,7 @@ impl Connection {
             Failure::NoRandomness => "the operating system gives no random bytes",
             Failure::Malformed(what) => what,
         };
-        let (has_line, before) = self.limits.failures.count(Instant::now());
-        if before > 0 {
-            let text = format!("{before} more logins failed in the minute before the next line");
-            self.instance.alert().line(Severity::Warning, "instance", &text);
-        }
-        if has_line {
-            let text = format!("login of \"{user}\" from {from} failed: {why}");
-            self.instance.alert().line(Severity::Warning, "instance", &text);
-        }
+        self.limits.failures.report(self.instance.alert(), &user, from, why);
         thread::sleep(PAUSE);
         match failure {
             Failure::Malformed(what) => SqlError::new(state::PROTOCOL, what),

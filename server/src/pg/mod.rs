@@ -331,8 +331,8 @@ impl Connection {
         let Some(access) = self.said(access)? else { return Ok(()) };
         drop(stranger);
         self.stream.set_write_timeout(STALL_TIMEOUT)?;
-        let application = application(&parameters);
-        let context = Context::of_user(&self.instance, access, &user, from, application);
+        let client = (Protocol::Postgresql, application(&parameters));
+        let context = Context::of_user(&self.instance, access, &user, from, client);
         self.serve(key, &parameters, context)
     }
 

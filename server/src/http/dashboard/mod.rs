@@ -20,9 +20,12 @@
 //!   1. One reading a second, however many clients there are; none while there is no client.
 //!   2. A client holds 16 KiB of texts, or one that is longer, beside the bytes in its socket.
 //!   3. The thread `dashboard` waits for the figures alone, [`super::readings::WAIT_MAX`] long.
-//!   4. Nothing can be changed here.
+//!
+//! Users who have logged in (`logins.rs`) can change a little (`actions.rs`).
 
+pub(super) mod actions;
 pub mod assets;
+mod logins;
 mod state;
 pub(super) mod stream;
 mod viewers;

@@ -339,6 +339,7 @@ impl Context {
                 text(match session.protocol {
                     Protocol::Postgresql => "POSTGRESQL",
                     Protocol::Control => "CONTROL",
+                    Protocol::Http => "HTTP",
                 }),
             ),
             ("role", maybe(role)),
