@@ -11,8 +11,8 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-/// The name (ALPN) of the protocol that is spoken over TLS at an address. Without one the names that
-/// a client gives do not matter.
+/// The name (ALPN) of the protocol that is spoken over TLS at an address. Without one the names
+/// that a client gives do not matter.
 pub(crate) type Protocol = Option<&'static [u8]>;
 
 /// Where to listen, and how; remembered in `instance.json`.

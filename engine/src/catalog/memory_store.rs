@@ -114,7 +114,7 @@ impl MemoryStore {
         self.lock().capacity_max = [database, log];
     }
 
-    /// Files shrink by so many bytes at a time.
+    /// Files shrink by whole units of this many bytes.
     pub fn shrink_by(&self, unit: u64) {
         self.lock().unit = unit;
     }

@@ -18,7 +18,7 @@ use std::{
     path::Path,
 };
 
-/// What a program writes.
+/// The bytes that a program writes.
 fn bytes(seed: u8, length: usize) -> Vec<u8> {
     vec![seed; length]
 }

@@ -101,6 +101,9 @@ struct Fate {
     hint: Option<String>,
 }
 
+/// Why a question is not answered.
+type Refused = (StatusCode, &'static str);
+
 /// The questions that change something.
 pub(in super::super) struct Actions {
     instance: Arc<Instance>,
@@ -156,10 +159,10 @@ impl Actions {
             }),
             _ => self.run(&body, key, from).await,
         };
-        answered.unwrap_or_else(|refused| refused)
+        answered.unwrap_or_else(|(status, text)| refusal(status, text))
     }
 
-    async fn log_in(&self, body: &[u8], from: SocketAddr) -> Result<Answer, Answer> {
+    async fn log_in(&self, body: &[u8], from: SocketAddr) -> Result<Answer, Refused> {
         let login: Login = read(body)?;
         let turn = timeout(TURN, Arc::clone(&self.login_turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(busy("too many logins at a time\n")) };
@@ -171,13 +174,13 @@ impl Actions {
         });
         match logged_in.await {
             Ok(Some(logged_in)) => Ok(json(&logged_in)),
-            _ => Err(refusal(StatusCode::UNAUTHORIZED, "no such user, or a wrong password\n")),
+            _ => Err((StatusCode::UNAUTHORIZED, "no such user, or a wrong password\n")),
         }
     }
 
-    async fn run(&self, body: &[u8], key: &str, from: SocketAddr) -> Result<Answer, Answer> {
+    async fn run(&self, body: &[u8], key: &str, from: SocketAddr) -> Result<Answer, Refused> {
         let Some((user, role)) = self.logins.of_key(key) else {
-            return Err(refusal(StatusCode::UNAUTHORIZED, "log in first, or again\n"));
+            return Err((StatusCode::UNAUTHORIZED, "log in first, or again\n"));
         };
         let order: Order = read(body)?;
         let statement = match of_the_page(&order.statement) {
@@ -254,9 +257,9 @@ impl Fate {
 }
 
 /// The question in a body.
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Answer> {
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     serde_json::from_slice(body)
-        .map_err(|_| refusal(StatusCode::BAD_REQUEST, "this question is not understood\n"))
+        .map_err(|_| (StatusCode::BAD_REQUEST, "this question is not understood\n"))
 }
 
 fn json(value: &impl Serialize) -> Answer {
@@ -264,6 +267,6 @@ fn json(value: &impl Serialize) -> Answer {
     plain(StatusCode::OK, JSON, serde_json::to_vec(value).unwrap_or_default().into())
 }
 
-fn busy(text: &'static str) -> Answer {
-    refusal(StatusCode::SERVICE_UNAVAILABLE, text)
+const fn busy(text: &'static str) -> Refused {
+    (StatusCode::SERVICE_UNAVAILABLE, text)
 }

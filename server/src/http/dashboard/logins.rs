@@ -9,8 +9,8 @@
 //! Users, passwords and roles are those of PostgreSQL's protocol over the network (`CREATE USER`).
 //! The password itself comes here, over TLS or a loopback address, and is compared with its
 //! verifier: to hash it costs milliseconds, so a few are hashed at a time, and the next ones wait.
-//! A failure is answered after a pause, which keeps its place: a guesser gets a few guesses a second
-//! however many connections it has.
+//! A failure is answered after a pause, which keeps its place: a guesser gets a few guesses a
+//! second however many connections it has.
 //!
 //! The page keeps the key in the tab and sends it in a header of its own. A browser adds no such
 //! header by itself, so a page of others can do nothing with it.

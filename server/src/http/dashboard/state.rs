@@ -23,7 +23,7 @@ use std::{
 /// answering within [`super::super::readings::WAIT_MAX`] now and then.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// What the other threads have read.
+/// The readings of the other threads.
 pub(super) struct Sources<'a> {
     /// `None`: not to be known at this moment.
     pub preferred: Option<Preferred>,
@@ -120,7 +120,7 @@ struct Running<'a> {
     done: u64,
     work: u64,
     bytes: u64,
-    /// What the rest takes at the present rate, in seconds.
+    /// The time that the rest takes at the present rate, in seconds.
     left: Option<u64>,
     error: Option<&'a str>,
 }
@@ -378,7 +378,7 @@ mod tests {
         assert!(new["disks"].is_null() && new["age"].is_null() && new["files"].is_null());
     }
 
-    /// What a client holds and what a network carries each second.
+    /// A client holds it, and a network carries it each second.
     #[test]
     fn a_state_of_a_hundred_disks_is_small() {
         let text = written(&snapshot(100));

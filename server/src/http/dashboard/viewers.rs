@@ -89,7 +89,7 @@ impl Viewers {
         thread::Builder::new().name(name.into()).spawn(move || {
             while to.strong_count() > 0 {
                 viewers.wait();
-                // What is shown is as old as the beginning of its reading.
+                // A value is as old as the beginning of its reading.
                 let began = Instant::now();
                 let found = read();
                 let Some(source) = to.upgrade() else { return };
@@ -104,7 +104,7 @@ impl Viewers {
     }
 }
 
-/// What a thread has read last.
+/// The last reading of a thread.
 pub(super) struct Source<T> {
     last: Mutex<Option<(Instant, Arc<T>)>>,
 }
