@@ -1,7 +1,7 @@
 //! A login on the dashboard, and the statements that it runs: by mouse, by keyboard, and by clients
 //! that are not the page.
 
-use super::{AWAY, address, is_clean, open, pair, see};
+use super::{AWAY, address, by_axe, is_clean, open, pair, see};
 use plinth_tests::{
     Instance,
     chromium::Browser,
@@ -137,7 +137,7 @@ fn the_power_is_set_and_a_scrub_begun_by_keyboard() {
     tab_to(&mut browser, "Log in");
     press(&mut browser, "Enter", 13);
     see(&mut browser, "the question", "!!document.querySelector('dialog[open]')");
-    axe(&mut browser, "the login");
+    by_axe(&mut browser, "the login");
     tab_to(&mut browser, "User");
     write(&mut browser, "boss");
     tab_to(&mut browser, "Password");
@@ -149,7 +149,7 @@ fn the_power_is_set_and_a_scrub_begun_by_keyboard() {
     write(&mut browser, PASSWORD);
     press(&mut browser, "Enter", 13);
     see(&mut browser, "the buttons", &format!("!!{}", button(".act", "Scrub")));
-    axe(&mut browser, "an administrator's page");
+    by_axe(&mut browser, "an administrator's page");
     super::narrow(&mut browser, "an administrator's page");
     tab_to(&mut browser, "Power of the rebalance, 0 to 1024");
     browser.evaluate("document.activeElement.select()");
@@ -160,7 +160,7 @@ fn the_power_is_set_and_a_scrub_begun_by_keyboard() {
         "the statement",
         &format!("{STATEMENT} === 'ALTER DISKGROUP DATA REBALANCE POWER 7'"),
     );
-    axe(&mut browser, "a statement");
+    by_axe(&mut browser, "a statement");
     tab_to(&mut browser, "Run");
     press(&mut browser, "Enter", 13);
     let fate = "!!document.querySelector('dialog[open] [data-fate=done]')";
@@ -183,15 +183,6 @@ fn the_power_is_set_and_a_scrub_begun_by_keyboard() {
     assert!(complaints.iter().all(|one| one.contains("401")), "{complaints:?}");
     let own = format!("\"{}", address(port));
     assert!(browser.requests().iter().all(|url| url.starts_with(&own)));
-}
-
-fn axe(browser: &mut Browser, at: &str) {
-    let Some(axe) = super::axe() else { return };
-    browser.evaluate(&axe);
-    let found = browser.evaluate(
-        "axe.run().then(found => found.violations.map(one => `${one.impact} ${one.id}: ${one.nodes[0].html}`))",
-    );
-    assert_eq!(found, json!([]), "{at}");
 }
 
 fn session(port: u16, user: &str) -> String {

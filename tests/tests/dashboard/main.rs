@@ -128,6 +128,40 @@ fn a_rebalance_is_seen_to_its_end() {
     is_clean(&browser, port);
 }
 
+/// A disk that does not answer is shown while it is still ONLINE and its clients wait.
+#[test]
+fn a_disk_that_hangs_is_told_and_so_is_its_end() {
+    let mut instance = Instance::new();
+    let steady = instance.add_disk("steady", 256 * MIB);
+    let lame = instance.add_fault_disk("lame", 256 * MIB);
+    instance.sql(&format!(
+        "CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP near DISK '{}' FAILGROUP far DISK '{}' NAME lame \
+         ATTRIBUTE 'disk_timeout' = '300'",
+        steady.display(),
+        lame.display()
+    ));
+    let file = instance.mount("data").join("file");
+    fs::write(&file, bytes(1, 1 << 20)).expect("written");
+    let port = serve_http(&mut instance, &[]);
+    let Some(mut browser) = open(port, 1440, "light") else { return };
+    let row = "document.querySelector('[data-disk=LAME]')";
+    see(&mut browser, "the disk", &format!("{row}?.dataset.mode === 'ONLINE'"));
+    instance.faulty("lame").hang();
+    let writing = std::thread::spawn(move || {
+        let mut file = fs::File::options().write(true).open(file).expect("open");
+        file.write_all(&bytes(2, 8192)).and_then(|()| file.sync_all()).expect("written in the end");
+    });
+    let hangs = format!("{row}.textContent.includes('ONLINE, has not answered for')");
+    see(&mut browser, "the silence of the disk", &hangs);
+    see(&mut browser, "the finding", &shows("DISK HUNG LAME"));
+    browser.keep_screenshot("dashboard-hung");
+    instance.faulty("lame").heal();
+    writing.join().expect("the writer");
+    see(&mut browser, "its end", &format!("!({hangs})"));
+    see(&mut browser, "no finding", &format!("!({})", shows("DISK HUNG LAME")));
+    is_clean(&browser, port);
+}
+
 #[test]
 fn an_engine_that_hangs_is_told_and_its_last_figures_stay() {
     let mut instance = Instance::new();
@@ -199,10 +233,6 @@ fn the_page_is_legible_on_every_screen_and_by_keyboard() {
     see(&mut browser, "both groups", "!!document.querySelector('[data-group=FRA]')");
     see(&mut browser, "a finding", "document.querySelectorAll('.findings li').length > 0");
     see(&mut browser, "the files", &shows("/file"));
-    let axe = axe();
-    if let Some(axe) = &axe {
-        browser.evaluate(axe);
-    }
     for (width, scheme) in [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")] {
         browser.show(width, scheme);
         see(&mut browser, "the width", &format!("innerWidth === {width}"));
@@ -210,22 +240,23 @@ fn the_page_is_legible_on_every_screen_and_by_keyboard() {
         let ground = browser.evaluate("getComputedStyle(document.body).backgroundColor");
         assert_eq!(ground == "rgb(255, 255, 255)", scheme == "light", "{ground}");
         browser.keep_screenshot(&format!("dashboard-{width}-{scheme}"));
-        if axe.is_some() {
-            let found = browser.evaluate(
-                "axe.run().then(found => found.violations.map(one => `${one.impact} ${one.id}: ${one.nodes[0].html}`))",
-            );
-            assert_eq!(found, serde_json::json!([]), "{width}, {scheme}");
-        }
+        by_axe(&mut browser, &format!("{width}, {scheme}"));
     }
     by_keyboard(&mut browser);
     is_clean(&browser, port);
 }
 
-/// The script that checks a page for those who cannot see it well. None: npm has not fetched it.
-fn axe() -> Option<String> {
+/// By the rules of axe the page can be used by those who cannot see it well. Does nothing where npm
+/// has not fetched axe.
+fn by_axe(browser: &mut Browser, at: &str) {
     let axe =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboard/node_modules/axe-core/axe.min.js");
-    fs::read_to_string(axe).ok()
+    let Ok(axe) = fs::read_to_string(axe) else { return };
+    browser.evaluate(&axe);
+    let found = browser.evaluate(
+        "axe.run().then(found => found.violations.map(one => `${one.impact} ${one.id}: ${one.nodes[0].html}`))",
+    );
+    assert_eq!(found, serde_json::json!([]), "{at}");
 }
 
 /// Tab leads to the link over the head first, and then to everything that can be used.
