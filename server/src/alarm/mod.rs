@@ -271,7 +271,9 @@ impl Sender {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            wait = if self.look() { Duration::ZERO } else { BETWEEN_LOOKS };
+            // An instance that ends leaves the rest to the next one.
+            let has_more = !self.ending.load(Ordering::Acquire) && self.look();
+            wait = if has_more { Duration::ZERO } else { BETWEEN_LOOKS };
         }
     }
 

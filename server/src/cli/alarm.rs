@@ -10,10 +10,10 @@ use crate::text::clean;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-/// Try how alarms are sent (`alarm-command`, `alarm-mail` in plinth.toml): alarm test.
+/// Try how alarms are sent: alarm test.
 ///
-/// A test message is sent by each way that is set, and each is reported with its result. The exit
-/// code is 1 if one of them failed.
+/// A test message is sent by each way that is set (`alarm-command` and `alarm-mail` in
+/// plinth.toml), and each is reported with its result. The exit code is 1 if one of them failed.
 #[derive(Debug, Args)]
 pub(super) struct Alarm {
     /// Send a test message.
