@@ -27,7 +27,7 @@ fn lines(instance: &Instance, name: &str, words: &str) -> usize {
 const NOTE: &str = r#"
 cat >> "$OUT/lines"
 printf '%s|%s|%s|%s\n' "$PLINTH_SEVERITY" "$PLINTH_GROUP" "$PLINTH_HOST" "$PLINTH_TEXT" >> "$OUT/facts"
-ls -l /proc/$$/fd >> "$OUT/descriptors"
+(exec >> "$OUT/descriptors"; exec ls -l /proc/self/fd)
 plinth=$1
 "$plinth" status > "$OUT/status" 2>&1
 "#;

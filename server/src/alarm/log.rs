@@ -180,7 +180,10 @@ impl Follower {
 
     /// Notes that everything that was read is done.
     pub fn keep(&mut self) {
-        let Some(open) = &self.open else { return };
+        let Some(open) = &self.open else {
+            // Whatever log there is later is new.
+            return self.note(Place { inode: 0, head: String::new(), offset: 0 });
+        };
         let is_same = |kept: &Place| {
             !kept.head.is_empty() && kept.inode == open.inode && kept.offset == open.offset
         };
@@ -188,6 +191,10 @@ impl Follower {
             return;
         }
         let place = Place { inode: open.inode, head: head(&open.file), offset: open.offset };
+        self.note(place);
+    }
+
+    fn note(&mut self, place: Place) {
         if self.kept.as_ref() == Some(&place) {
             return;
         }

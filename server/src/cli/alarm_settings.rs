@@ -19,7 +19,7 @@ const INTERVAL_SECONDS_MAX: u64 = 86_400;
 const TIMEOUT_SECONDS_MAX: u64 = 3600;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct AlarmArguments {
     /// Run this program for each ALARM in the alert log, with the facts in its environment; its
     /// arguments by further flags of this name. Empty: none.
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
@@ -102,7 +102,7 @@ fn time(place: &str, text: &str, seconds_max: u64) -> Result<Duration, SqlError>
     }
 }
 
-impl Arguments {
+impl AlarmArguments {
     /// The settings, by flags and by the file.
     ///
     /// # Errors

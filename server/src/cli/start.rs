@@ -44,7 +44,7 @@ pub(super) struct Serve {
     #[command(flatten)]
     http: network::HttpArguments,
     #[command(flatten)]
-    alarm: alarm_settings::Arguments,
+    alarm: alarm_settings::AlarmArguments,
     /// How to do I/O: auto, uring or threads.
     #[arg(long, env = "PLINTH_IO", value_name = "ENGINE")]
     io: Option<IoChoice>,
