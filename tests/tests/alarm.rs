@@ -51,7 +51,7 @@ fn a_disk_fails_and_the_operator_is_told_also_by_the_next_instance() {
     for disk in ["f1d0", "f2d0"] {
         instance.add_fault_disk(disk, size);
     }
-    instance.create_group("data", "HIGH", &[&[size]; 5], "");
+    instance.create_group("data", "HIGH", &[&[size][..]; 5], "");
     let mount = instance.mount("DATA");
     restart(&mut instance, &options);
     instance.mount_again("DATA");
