@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(reason, "it had not ended after 1 s, and was ended");
         let pids = fs::read_to_string(out).expect("read");
         for pid in pids.split_whitespace() {
-            // A process that nobody has waited for yet has no command line.
+            // A process that has ended and was not reaped yet has no command line.
             let is_gone =
                 || fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty());
             while !is_gone() {

@@ -211,7 +211,7 @@ impl Alarms {
         let (tell, told) = sync_channel(1);
         match orders.try_send(Order::Test(entry, tell)) {
             Ok(()) => {}
-            Err(TrySendError::Full(_)) => return Err("another test is under way".to_owned()),
+            Err(TrySendError::Full(_)) => return Err("another test runs already".to_owned()),
             Err(TrySendError::Disconnected(_)) => return Err("the instance ends".to_owned()),
         }
         // A message may be on its way before it.

@@ -552,7 +552,7 @@ impl Client {
     /// failed.
     ///
     /// # Errors
-    /// If there is none, or another test is under way.
+    /// If there is none, or another test runs.
     pub fn test_alarm(&self) -> Result<Vec<Notice>, SqlError> {
         self.frames.send(&Request::TestAlarm, &[], None).map_err(|error| Self::lost(&error))?;
         let mut tried = Vec::new();

@@ -212,7 +212,7 @@ impl Instance {
     /// Sends a test by every way by which alarms are sent. `asker`: who has asked for it.
     ///
     /// # Errors
-    /// If there is none, or another test is under way.
+    /// If there is none, or another test runs.
     pub(crate) fn test_alarm(&self, asker: &str) -> std::result::Result<Vec<Tried>, SqlError> {
         self.alarms.test(asker).map_err(|reason| SqlError::new("55000", reason))
     }
