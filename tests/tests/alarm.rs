@@ -26,15 +26,16 @@ fn lines(instance: &Instance, name: &str, words: &str) -> usize {
 /// The command writes down its input, what it knows from its environment, and its descriptors.
 const NOTE: &str = r#"
 cat >> "$OUT/lines"
-printf '%s|%s|%s|%s\n' "$PLINTH_SEVERITY" "$PLINTH_GROUP" "$PLINTH_HOST" "$PLINTH_TEXT" >> "$OUT/facts"
+printf '%s|%s|%s|%s\n' "$PLINTH_SEVERITY" "$PLINTH_GROUP" "$PLINTH_HOST" "$PLINTH_TEXT" \
+    >> "$OUT/facts"
 (exec >> "$OUT/descriptors"; exec ls -l /proc/self/fd)
 plinth=$1
 "$plinth" status > "$OUT/status" 2>&1
 "#;
 
-/// An engine writes the ALARM about its disk. The instance's command has it, with the facts, and with
-/// none of the descriptors that the instance holds for mounts; sendmail has a mail. An instance that
-/// was not there when the disk failed sends the line as well.
+/// An engine writes the ALARM about its disk. The instance's command has it, with the facts, and
+/// with none of the descriptors that the instance holds for mounts; sendmail has a mail. An instance
+/// that was not there when the disk failed sends the line as well.
 #[test]
 fn a_disk_fails_and_the_operator_is_told_also_by_the_next_instance() {
     let manager = Manager::new();
