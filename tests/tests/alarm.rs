@@ -33,9 +33,9 @@ plinth=$1
 "$plinth" status > "$OUT/status" 2>&1
 "#;
 
-/// An engine writes the ALARM about its disk. The instance's command has it, with the facts, and
-/// with none of the descriptors that the instance holds for mounts; sendmail has a mail. An instance
-/// that was not there when the disk failed sends the line as well.
+/// An engine writes the ALARM about its disk. The command of the instance has it, with the facts,
+/// and with none of the descriptors that the instance holds for mounts; sendmail has a mail. The
+/// next instance sends the line about a disk that failed while no instance ran.
 #[test]
 fn a_disk_fails_and_the_operator_is_told_also_by_the_next_instance() {
     let manager = Manager::new();
