@@ -7,9 +7,11 @@
 //!
 //! Instance and engines append to it themselves, each line by one write, so that it goes on without
 //! an instance. The file is opened for each line: it may be moved away at any time. Lines of one
-//! kind are gathered (`alert/gathered.rs`).
+//! kind are gathered (`alert/gathered.rs`). Alarms reach a person from there (`alarm/mod.rs`).
 
 mod gathered;
+
+pub(crate) use gathered::without_numbers;
 
 use crate::stdio;
 use gathered::{Gathered, Text};

@@ -1,5 +1,6 @@
 //! The `plinth` binary: real disks and rings, engine and instance processes, SQL, the command line.
 
+pub mod alarm;
 pub mod alert;
 pub mod cli;
 pub mod engine;

@@ -12,6 +12,7 @@
 //!        kept.ID              what an engine keeps for the next one
 //!   STATE  instance.json      what to mount at start
 //!          alert.log          what happened
+//!          alarm.place        up to where alarms of it were sent
 //!          disks.ID           which devices a group's disks are
 //! ```
 
@@ -73,6 +74,12 @@ impl Paths {
     #[must_use]
     pub fn alert(&self) -> PathBuf {
         self.state.join("alert.log")
+    }
+
+    /// How far `alert.log` was read for alarms.
+    #[must_use]
+    pub fn alarm_place(&self) -> PathBuf {
+        self.state.join("alarm.place")
     }
 
     #[must_use]

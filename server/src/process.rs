@@ -11,8 +11,9 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     mem::MaybeUninit,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::Path,
+    process::Command,
     ptr,
 };
 
@@ -72,6 +73,28 @@ pub fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+}
+
+/// Has a program begin with its standard input, output and error alone. Our descriptors are closed
+/// in it anyway; those that this process was started with are not.
+pub fn close_others(command: &mut Command) {
+    let first: libc::c_uint = 3;
+    let close = move || {
+        // SAFETY: a system call with numbers only. Kernels before 5.11 refuse it.
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                first,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            );
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec it makes one system call, and allocates nothing.
+    unsafe {
+        command.pre_exec(close);
+    }
 }
 
 const ENDING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];

@@ -254,15 +254,49 @@ fn setup_makes_and_mounts_a_group_by_four_questions() {
     assert_eq!(shell(r#"sha256sum "$1"/*"#).arg(instance.path("disks")).ok(), before);
 
     let said = setup(&(answers + "yes\n"), "").ok();
-    assert!(said.contains("MOUNTED"), "{said}");
+    // It ends with the status of the group.
+    let (_, end) = said.split_once("\nPLINTH ").expect("a status");
+    let head = "\nOWN: MOUNTED, NORMAL redundancy, 2 disks in 2 failure groups\n";
+    assert!(end.contains(head) && end.contains("can be written safely"), "{said}");
+    assert!(end.lines().any(|line| line.starts_with("  FG2  ")), "{said}");
     assert_eq!(
         instance.text("SELECT COUNT(DISTINCT failgroup) FROM v$asm_disk WHERE name IS NOT NULL"),
         "2"
     );
     fs::write(directory.join("x"), "x").expect("the group is mounted");
     instance.unmount(&directory);
-    setup("lose\nyes\n", &third).ok();
+    // Done, although its status is not fine: nothing is mirrored.
+    let said = setup("lose\nyes\n", &third).ok();
+    assert!(said.contains("\nPLINTH WARNING: LOST: "), "{said}");
     assert_eq!(instance.text("SELECT type FROM v$asm_diskgroup WHERE name = 'LOST'"), "EXTERN");
+}
+
+/// The guide says where each file of the package is.
+#[test]
+fn the_guide_names_each_place_of_the_package() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect("in the source tree");
+    let guide = read("docs/operating.md");
+    let list = read("packaging/files.list");
+    let places = list.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let place = line.split_whitespace().nth(3)?;
+        // Where the system has completions differs.
+        Some(place.trim_start_matches("{zsh}/").trim_start_matches("{fish}/").to_owned())
+    });
+    let missing: Vec<String> = places
+        .filter(|place| {
+            let (folder, name) = place.rsplit_once('/').unwrap_or(("", place));
+            let is_whole = guide.contains(place.as_str());
+            // Of several files in one directory the others are named alone.
+            let is_beside = guide.contains(&format!("`{folder}/"))
+                && (guide.contains(&format!("`{name}`"))
+                    || name
+                        .split_once('.')
+                        .is_some_and(|(_, end)| guide.contains(&format!("`.{end}`"))));
+            !is_whole && !is_beside
+        })
+        .collect();
+    assert!(missing.is_empty(), "docs/operating.md does not name {missing:?}");
 }
 
 /// Debian's checker finds no errors in the package.

@@ -41,7 +41,7 @@ struct Kind {
 pub struct Gathered(BTreeMap<(u8, String), Kind>);
 
 /// The text without its numbers: digits that stand by themselves.
-fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for word in
         text.split_inclusive(|letter: char| !(letter.is_alphanumeric() || "_-/.:".contains(letter)))

@@ -5,7 +5,7 @@
 //! the code. Every command is in this table. Commands of `asmcmd` keep their names and flags.
 
 use super::{
-    Result, about, access, amdu, backup, check,
+    Result, about, access, alarm, amdu, backup, check,
     context::{Context, Run},
     cp, disks, extents, files, filter, groups, iostat, kfed, labels, lists, load, ls, lsod, lsof,
     manual, mounts, names, nbd, reclaim, renamedg, report, settings, sql, status, stores,
@@ -126,6 +126,7 @@ table! {
     "Instance":
         Status(status::Status),
         Top(top::Top),
+        Alarm(alarm::Alarm),
         Lsct(lists::Lsct),
         Sql(sql::Sql),
         Lspwusr(stores::Lspwusr),

@@ -16,7 +16,10 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
-use toml::de::{DeTable, DeValue};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 /// Read without being asked for, if it is there and DIR is the default.
 pub(super) const DEFAULT_FILE: &str = "/etc/plinth/plinth.toml";
@@ -30,10 +33,12 @@ enum Takes {
     /// An absolute path: where `plinth serve` is started does not matter.
     Path,
     Flag,
+    /// A list of texts.
+    Words,
 }
 
 /// Each key. `start.rs` gives them their meaning.
-const KEYS: [(&str, Takes); 16] = [
+const KEYS: [(&str, Takes); 22] = [
     ("dir", Takes::Path),
     ("state", Takes::Path),
     ("diskstring", Takes::Text),
@@ -49,6 +54,12 @@ const KEYS: [(&str, Takes); 16] = [
     ("http-tls-key", Takes::Path),
     ("http-tls-client-ca", Takes::Path),
     ("http-token", Takes::Path),
+    ("alarm-command", Takes::Words),
+    ("alarm-mail", Takes::Text),
+    ("alarm-severity", Takes::Text),
+    ("alarm-interval", Takes::Text),
+    ("alarm-timeout", Takes::Text),
+    ("alarm-sendmail", Takes::Path),
     ("io", Takes::Text),
 ];
 
@@ -56,6 +67,7 @@ const KEYS: [(&str, Takes); 16] = [
 enum Value {
     Text(String),
     Flag(bool),
+    Words(Vec<String>),
 }
 
 /// The keys that a file sets.
@@ -121,6 +133,9 @@ impl Configuration {
                     Takes::Text => "give a text in quotes",
                     Takes::Path => "give an absolute path in quotes, such as \"/etc/plinth/x\"",
                     Takes::Flag => "give true or false, without quotes",
+                    Takes::Words => {
+                        "give a list of texts, such as [\"/usr/local/bin/page\", \"dba\"]"
+                    }
                 };
                 refused(path, line, &format!("{key}: the value is of the wrong kind"), remedy)
             })?;
@@ -137,7 +152,14 @@ impl Configuration {
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
             Value::Text(text) => Some(text),
-            Value::Flag(_) => None,
+            _ => None,
+        }
+    }
+
+    pub fn words(&self, key: &str) -> Option<&[String]> {
+        match self.value(key)? {
+            Value::Words(words) => Some(words),
+            _ => None,
         }
     }
 
@@ -148,7 +170,7 @@ impl Configuration {
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.value(key)? {
             Value::Flag(flag) => Some(*flag),
-            Value::Text(_) => None,
+            _ => None,
         }
     }
 
@@ -192,6 +214,13 @@ fn taken(takes: Takes, value: &DeValue<'_>) -> Option<Value> {
         (Takes::Path, DeValue::String(text)) => {
             Path::new(text.as_ref()).is_absolute().then(|| Value::Text(text.clone().into_owned()))
         }
+        (Takes::Words, DeValue::Array(words)) => {
+            let word = |word: &Spanned<DeValue<'_>>| match word.get_ref() {
+                DeValue::String(text) => Some(text.clone().into_owned()),
+                _ => None,
+            };
+            words.iter().map(word).collect::<Option<_>>().map(Value::Words)
+        }
         (Takes::Flag, DeValue::Boolean(flag)) => Some(Value::Flag(*flag)),
         _ => None,
     }
@@ -201,6 +230,7 @@ fn taken(takes: Takes, value: &DeValue<'_>) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::{
+        alarm::DEFAULT_SENDMAIL,
         cli::Arguments,
         instance::state::DEFAULT_DISKSTRING,
         paths::{DEFAULT_DIR, Paths},
@@ -253,6 +283,12 @@ mod tests {
             ("listen", Value::Text("off".to_owned())),
             ("insecure", Value::Flag(false)),
             ("http", Value::Text("off".to_owned())),
+            ("alarm-command", Value::Words(Vec::new())),
+            ("alarm-mail", Value::Text(String::new())),
+            ("alarm-severity", Value::Text("ALARM".to_owned())),
+            ("alarm-interval", Value::Text("10m".to_owned())),
+            ("alarm-timeout", Value::Text("30s".to_owned())),
+            ("alarm-sendmail", Value::Text(DEFAULT_SENDMAIL.to_owned())),
             ("io", Value::Text("auto".to_owned())),
         ];
         let found: BTreeMap<_, _> =
@@ -273,6 +309,12 @@ mod tests {
             ("look_all = true", 1, "there is no such key; write look-all"),
             ("# x\nlook-all = \"yes\"", 2, "look-all: the value is of the wrong kind; give true"),
             ("listen = 5432", 1, "listen: the value is of the wrong kind; give a text in quotes"),
+            (
+                "alarm-command = \"/x\"",
+                1,
+                "alarm-command: the value is of the wrong kind; give a list",
+            ),
+            ("alarm-command = [1]", 1, "alarm-command: the value is of the wrong kind"),
             ("state = \"here\"", 1, "state: the value is of the wrong kind; give an absolute path"),
             ("io = \"auto\"\nio = \"uring\"", 2, "duplicate key"),
             ("[server]\nio = \"auto\"", 1, "server: there is no such key"),

@@ -8,6 +8,8 @@
 mod about;
 mod absent;
 mod access;
+mod alarm;
+mod alarm_settings;
 mod amdu;
 mod asm_path;
 mod backup;

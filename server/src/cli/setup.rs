@@ -8,14 +8,16 @@
 //! Then it shows the statements and the contents that will be lost, and asks whether to go on.
 //! Nothing is written before that. A flag answers its question beforehand. Answers are lines of the
 //! standard input, a terminal or not; where they end before the questions do, nothing is done.
+//! At the end it shows `plinth status` of the new group.
 //!
 //! A disk that holds something else is taken only if the operator types the word `lose`, or gives
 //! `--force`. The engine refuses disks that another program has in use, whatever was answered.
 
 use super::{
     Result,
-    context::{Context, Headings, Run, checked_name, quoted},
+    context::{Context, Run, checked_name, quoted},
     print,
+    status::Status,
 };
 use crate::{sql_error::SqlError, text};
 use clap::Args;
@@ -295,11 +297,11 @@ impl Run for Setup {
             })?;
             context.instance()?.mount(&plan.group, directory, "")?;
         }
-        context.show_query(
-            "SELECT name, state, type, total_mb, usable_file_mb, offline_disks \
-             FROM v$asm_diskgroup",
-            Headings::default(),
-        )
+        print("\n");
+        Status::of(&plan.group).run(context)?;
+        // It is done, whatever the status says of a group that mirrors nothing.
+        context.status = 0;
+        Ok(())
     }
 }
 

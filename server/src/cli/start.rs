@@ -5,7 +5,7 @@
 //! `--look-group` and `--look-all` both of these.
 
 use super::{
-    Result,
+    Result, alarm_settings,
     configuration::{Configuration, DEFAULT_FILE},
     network::{self, absolute},
 };
@@ -43,6 +43,8 @@ pub(super) struct Serve {
     network: network::Arguments,
     #[command(flatten)]
     http: network::HttpArguments,
+    #[command(flatten)]
+    alarm: alarm_settings::AlarmArguments,
     /// How to do I/O: auto, uring or threads.
     #[arg(long, env = "PLINTH_IO", value_name = "ENGINE")]
     io: Option<IoChoice>,
@@ -82,6 +84,7 @@ impl Serve {
             Some(http) => Some(http),
             None => network::http_of_file(&file)?,
         };
+        let alarm = self.alarm.settings(&file)?;
         let diskstring = match (self.diskstring, file.text("diskstring")) {
             (Some(flag), _) => Some(("--diskstring".to_owned(), flag)),
             (None, Some(key)) => Some((file.place("diskstring"), key.to_owned())),
@@ -93,6 +96,7 @@ impl Serve {
             looking,
             network,
             http,
+            alarm,
             io,
         })
     }
@@ -138,6 +142,7 @@ mod tests {
     use super::*;
     use crate::cli::{Arguments, Command};
     use clap::Parser;
+    use plinth_engine::event::Severity;
 
     /// The options that `plinth serve` runs with, given a file and flags.
     fn options(file: &str, flags: &[&str]) -> Result<Options> {
@@ -160,6 +165,12 @@ diskstring = "/srv/disks/*"
 look-group = "root"
 listen = "127.0.0.1:6543"
 http = "127.0.0.1:9743"
+alarm-command = ["/srv/page", "--to", "dba"]
+alarm-mail = "dba@example.org,root"
+alarm-severity = "warning"
+alarm-interval = "1h"
+alarm-timeout = "5s"
+alarm-sendmail = "/srv/sendmail"
 io = "threads"
 "#;
 
@@ -175,6 +186,11 @@ io = "threads"
         assert!(!network.insecure && network.tls.is_none());
         let http = found.http.flatten().expect("an address");
         assert_eq!(http.listen.to_string(), "127.0.0.1:9743");
+        let alarm = found.alarm;
+        assert_eq!(alarm.command, ["/srv/page", "--to", "dba"]);
+        assert_eq!((&*alarm.mail, alarm.severity), ("dba@example.org, root", Severity::Warning));
+        assert_eq!((alarm.interval.as_secs(), alarm.timeout.as_secs()), (3600, 5));
+        assert_eq!(alarm.sendmail, Path::new("/srv/sendmail"));
     }
 
     #[test]
@@ -186,6 +202,13 @@ io = "threads"
             "--look-all",
             "--listen=[::1]:7654",
             "--http=[::1]:9744",
+            "--alarm-command=/srv/mine",
+            "--alarm-command=--quick",
+            "--alarm-mail=",
+            "--alarm-severity=ALARM",
+            "--alarm-interval=2m",
+            "--alarm-timeout=6s",
+            "--alarm-sendmail=/srv/mine",
             "--io=auto",
         ];
         let file = FILE.to_owned() + "insecure = true\nhttp-token = \"/srv/token\"\n";
@@ -200,6 +223,11 @@ io = "threads"
         let http = found.http.flatten().expect("an address");
         assert_eq!(http.listen.to_string(), "[::1]:9744");
         assert!(http.token.is_none(), "of HTTP nothing of the file is left");
+        let alarm = found.alarm;
+        assert_eq!(alarm.command, ["/srv/mine", "--quick"]);
+        assert_eq!((&*alarm.mail, alarm.severity), ("", Severity::Alarm));
+        assert_eq!((alarm.interval.as_secs(), alarm.timeout.as_secs()), (120, 6));
+        assert_eq!(alarm.sendmail, Path::new("/srv/mine"));
         let nobody = options(FILE, &["--look-group="]).expect("usable");
         assert_eq!(nobody.looking, Looking::Nobody);
         assert!(matches!(
@@ -214,6 +242,7 @@ io = "threads"
         assert_eq!(found.paths, Paths::new("/run/mine".as_ref(), None));
         assert!(found.diskstring.is_none() && found.network.is_none() && found.http.is_none());
         assert_eq!(found.looking, Looking::Nobody);
+        assert_eq!(found.alarm, crate::alarm::Settings::default());
     }
 
     #[test]
@@ -245,6 +274,12 @@ io = "threads"
                 "http-tls-key: there is no http-tls-cert",
             ),
             ("\nhttp = \"192.0.2.1:9742\"", 2, "http: "),
+            ("alarm-command = [\"page\"]", 1, "alarm-command: page is no absolute path"),
+            ("\nalarm-command = [\"\", \"x\"]", 2, "alarm-command: there are arguments, and no"),
+            ("alarm-mail = \"a@b\\nBcc: c\"", 1, "alarm-mail: 'a@b\u{fffd}Bcc: c' is no address"),
+            ("alarm-severity = \"NOTE\"", 1, "alarm-severity: NOTE is no severity that is sent"),
+            ("\nalarm-interval = \"10\"", 2, "alarm-interval: 10 is no time"),
+            ("alarm-timeout = \"2h\"", 1, "alarm-timeout: 2h is not from 1s to 3600s"),
         ] {
             let refusal = options(file, &[]).expect_err(file).message;
             let place = format!("plinth.toml, line {line}: ");

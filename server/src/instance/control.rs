@@ -91,6 +91,9 @@ pub(crate) enum Request {
     Shutdown {
         force: bool,
     },
+    /// Sends a test by every way by which alarms are sent; answered with a `Notice` for each, a
+    /// warning if it failed.
+    TestAlarm,
     /// Asks for the exports that a group shall have.
     Exports {
         group: String,
@@ -232,6 +235,18 @@ fn carry_out(
             frames.send(&Answer::Exports(instance.exports(&group)), &[], None)?;
             Ok(Ok(()))
         }
+        Request::TestAlarm => match instance.test_alarm(&context.who) {
+            Ok(tried) => {
+                for (name, reason) in tried {
+                    let (warning, reason) =
+                        reason.map_or((false, "sent".to_owned()), |reason| (true, reason));
+                    let text = format!("{name}: {reason}");
+                    frames.send(&Answer::Notice { warning, text }, &[], None)?;
+                }
+                Ok(Ok(()))
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        },
         Request::Await { group } => Ok(instance.await_engine(&group).map_err(SqlError::from)),
         Request::Upgrade { group } => match instance.upgrade(&group) {
             Ok(text) => {
@@ -530,6 +545,23 @@ impl Client {
         match self.next()?.0 {
             Answer::Done => Ok(text),
             _ => Err(Self::strange()),
+        }
+    }
+
+    /// Sends a test by every way by which alarms are sent. Returns how each went: a warning if it
+    /// failed.
+    ///
+    /// # Errors
+    /// If there is none, or another test runs.
+    pub fn test_alarm(&self) -> Result<Vec<Notice>, SqlError> {
+        self.frames.send(&Request::TestAlarm, &[], None).map_err(|error| Self::lost(&error))?;
+        let mut tried = Vec::new();
+        loop {
+            match self.next()?.0 {
+                Answer::Notice { warning, text } => tried.push(Notice { warning, text }),
+                Answer::Done => return Ok(tried),
+                _ => return Err(Self::strange()),
+            }
         }
     }
 

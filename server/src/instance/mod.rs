@@ -52,6 +52,7 @@ mod upgrade;
 pub use preferred::Preferred;
 
 use crate::{
+    alarm::{Alarms, Tried},
     alert::Alert,
     engine::{
         client::Client,
@@ -123,6 +124,7 @@ pub struct Instance {
     io: IoChoice,
     looking: Looking,
     alert: Alert,
+    alarms: Alarms,
     discovery: Discovery,
     state: Mutex<State>,
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -205,6 +207,14 @@ impl Instance {
     #[must_use]
     pub fn alert(&self) -> &Alert {
         &self.alert
+    }
+
+    /// Sends a test by every way by which alarms are sent. `asker`: who has asked for it.
+    ///
+    /// # Errors
+    /// If there is none, or another test runs.
+    pub(crate) fn test_alarm(&self, asker: &str) -> std::result::Result<Vec<Tried>, SqlError> {
+        self.alarms.test(asker).map_err(|reason| SqlError::new("55000", reason))
     }
 
     #[must_use]

@@ -10,7 +10,14 @@ use super::{
     preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
 };
-use crate::{alert::Alert, http_address::HttpAddress, paths::Paths, process, tls::Network};
+use crate::{
+    alarm::{self, Alarms},
+    alert::Alert,
+    http_address::HttpAddress,
+    paths::Paths,
+    process,
+    tls::Network,
+};
 use plinth_engine::event::Severity;
 use plinth_host::IoChoice;
 use rustix::{fd::OwnedFd, fs::Mode};
@@ -38,6 +45,8 @@ pub struct Options {
     pub network: Option<Option<Network>>,
     /// Where to listen for HTTP, in the same way.
     pub http: Option<Option<HttpAddress>>,
+    /// Whom alarms reach, and how.
+    pub alarm: alarm::Settings,
     pub io: IoChoice,
 }
 
@@ -80,6 +89,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
     let state = remembered(loaded.clone(), options.diskstring, options.network, options.http)?;
     let (network, http) = (state.network.clone(), state.http.clone());
     let alert = Alert::new(paths.alert(), true);
+    let alarms = Alarms::start(&options.alarm, &paths, &alert);
     let discovery = Discovery::new(options.io, &state.diskstring, paths.state(), alert.clone())?;
     if loaded.as_ref() != Some(&state) {
         state.store(&paths.instance())?;
@@ -92,6 +102,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         io: options.io,
         looking: options.looking,
         alert,
+        alarms,
         discovery,
         state: Mutex::new(state),
         locks: Mutex::default(),
@@ -241,6 +252,7 @@ impl Instance {
         let _ = fs::remove_file(self.paths.control());
         self.alert.line(Severity::Note, "instance", "ends; engines that run go on");
         self.alert.flush();
+        self.alarms.end();
         std::process::exit(status)
     }
 }

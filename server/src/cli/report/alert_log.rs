@@ -74,8 +74,8 @@ impl Log {
     fn add(&mut self, line: &str, group: &str) {
         let mut words = line.split(' ').skip(1);
         let (severity, about) = (words.next(), words.next().unwrap_or_default());
-        if !matches!(about.strip_suffix(':'), Some(about) if about == group || about == "instance")
-        {
+        let is_shown = |about| about == group || ["instance", "alarm"].contains(&about);
+        if !about.strip_suffix(':').is_some_and(is_shown) {
             return;
         }
         self.alarms += u64::from(severity == Some("ALARM"));
