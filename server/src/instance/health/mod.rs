@@ -247,12 +247,15 @@ impl Instance {
             deadline.saturating_duration_since(Instant::now()).saturating_sub(ANSWER_MAX / 6);
         match looking {
             Ok(_) => told.recv_timeout(left).unwrap_or_else(|_| {
-                HostFacts::unknown(format!(
+                let trouble = format!(
                     "looking for disks has taken longer than {} and goes on: disks that no group uses, and groups that are not mounted, are not known",
                     span(left.as_secs())
-                ))
+                );
+                HostFacts::unknown(self, trouble)
             }),
-            Err(error) => HostFacts::unknown(format!("disks cannot be looked for: {error}")),
+            Err(error) => {
+                HostFacts::unknown(self, format!("disks cannot be looked for: {error}"))
+            }
         }
     }
 

@@ -1,0 +1,118 @@
+//! `plinth status` and `v$asm_health`: each finding is made true, seen in the text, in JSON, in the
+//! view and in the exit code, mended by the very statement that it names, and seen to go.
+
+mod disks;
+mod groups;
+mod host;
+
+use plinth_tests::{Finished, Instance, Row, shell, wait_for};
+use std::time::{Duration, Instant};
+
+/// Monitoring waits this long for a plugin, and a disk that hangs or an engine that is dead is shown
+/// in this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn text<'a>(row: &'a Row, column: &str) -> &'a str {
+    row[column].as_str().unwrap_or_default()
+}
+
+/// The command's answer in JSON: its exit code and rows.
+fn status(instance: &Instance) -> (i32, Vec<Row>) {
+    let said = instance.plinth(["--json", "status"]);
+    let all: serde_json::Value =
+        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let code = said.code.expect("an exit code");
+    assert_eq!(all["exit_code"], code);
+    let rows = all["rows"].as_array().expect("rows").iter();
+    let row = |row: &serde_json::Value| {
+        let row = row.as_object().expect("a row");
+        row.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    (code, rows.map(row).collect())
+}
+
+/// The finding of this kind, on this subject if one is named.
+fn finding(rows: &[Row], kind: &str, subject: &str) -> Option<Row> {
+    let is_it = |row: &&Row| {
+        text(row, "kind") == kind
+            && text(row, "severity") != "OK"
+            && (subject.is_empty() || text(row, "subject") == subject)
+    };
+    rows.iter().find(is_it).cloned()
+}
+
+/// Waits for a finding, and sees it everywhere. Returns its remedy; empty if there is none.
+#[track_caller]
+fn seen(instance: &Instance, kind: &str, subject: &str, severity: &str) -> String {
+    let mut found = None;
+    wait_for(&format!("{kind} {subject}"), || {
+        let (code, rows) = status(instance);
+        found = finding(&rows, kind, subject).map(|row| (code, row));
+        found.is_some()
+    });
+    let (code, row) = found.expect("it was found");
+    assert_eq!(text(&row, "severity"), severity, "{row:?}");
+    let least = match severity {
+        "CRITICAL" => 2,
+        "WARNING" => 1,
+        _ => 0,
+    };
+    assert!(code >= least, "exit code {code} for {row:?}");
+    let remedy = text(&row, "remedy");
+    let Finished { out, code, .. } = instance.plinth(["status"]);
+    assert!(code.is_some_and(|code| (least..3).contains(&code)), "exit code {code:?}: {out}");
+    let line = format!("{severity:<16}{kind}");
+    assert!(out.contains(&line) && out.contains(remedy), "{line}, {remedy}: {out}");
+    let in_view = instance.query(&format!(
+        "SELECT remedy FROM v$asm_health WHERE kind = '{kind}' AND severity = '{severity}'"
+    ));
+    assert!(in_view.iter().any(|row| text(row, "remedy") == remedy), "{remedy}: {in_view:?}");
+    remedy.to_owned()
+}
+
+/// Waits until a finding is gone.
+#[track_caller]
+fn gone(instance: &Instance, kind: &str, subject: &str) {
+    let mut last = Vec::new();
+    wait_for(&format!("no {kind} {subject}"), || {
+        last = status(instance).1;
+        finding(&last, kind, subject).is_none()
+    });
+}
+
+/// Carries out what a finding names.
+#[track_caller]
+fn carry_out(instance: &Instance, remedy: &str) {
+    assert!(!remedy.is_empty(), "it names no statement");
+    match remedy.split_once(' ') {
+        Some(("kill", _)) => drop(shell(remedy).ok()),
+        Some(("plinth", arguments)) => drop(instance.plinth(arguments.split(' ')).ok()),
+        _ => drop(instance.sql(remedy)),
+    }
+}
+
+/// Sees a finding, follows it, and sees it go.
+#[track_caller]
+fn mended(instance: &Instance, kind: &str, subject: &str, severity: &str) -> String {
+    let remedy = seen(instance, kind, subject, severity);
+    carry_out(instance, &remedy);
+    gone(instance, kind, subject);
+    remedy
+}
+
+/// The first line, for a plugin.
+fn first_line(said: &Finished) -> &str {
+    said.out.lines().next().unwrap_or_default()
+}
+
+/// Waits for a finding whose case began at `began`, and which has to be shown in time.
+#[track_caller]
+fn in_time(instance: &Instance, began: Instant, kind: &str, subject: &str, severity: &str) {
+    let mut said = None;
+    wait_for(kind, || {
+        said = finding(&status(instance).1, kind, subject);
+        assert!(began.elapsed() < PATIENCE, "{kind} is not shown after {:?}", began.elapsed());
+        said.is_some()
+    });
+    assert_eq!(text(&said.expect("it was found"), "severity"), severity);
+}
