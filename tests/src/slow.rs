@@ -41,7 +41,13 @@ impl SlowDisk {
         let said = output.read_line(&mut ready);
         assert!(said.is_ok() && ready == "ready\n", "the slow disk did not come up");
         std::os::unix::fs::symlink(mount.join("disk"), link).expect("link to the disk");
-        Self { path: link.to_owned(), data, mount, server, words: Mutex::new(Some((input, output))) }
+        Self {
+            path: link.to_owned(),
+            data,
+            mount,
+            server,
+            words: Mutex::new(Some((input, output))),
+        }
     }
 
     #[must_use]
@@ -74,9 +80,7 @@ impl SlowDisk {
     fn say(&self, order: &str) {
         let mut words = lock(&self.words);
         let (input, output) = words.as_mut().expect("until it is dropped");
-        writeln!(input, "{order}")
-            .and_then(|()| input.flush())
-            .expect("the slow disk lives");
+        writeln!(input, "{order}").and_then(|()| input.flush()).expect("the slow disk lives");
         let mut heard = String::new();
         let said = output.read_line(&mut heard);
         assert!(said.is_ok() && heard.trim() == order, "the slow disk says {heard:?}");

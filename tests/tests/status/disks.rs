@@ -34,7 +34,8 @@ fn a_disk_that_hangs_and_cannot_be_spared_is_seen() {
     let began = Instant::now();
     instance.faulty("f0d0").hang();
     let writing = thread::spawn(move || fs::write(path, vec![1; 1 << 20]));
-    in_time(&instance, began, "DISK HUNG", "DATA_0000", "CRITICAL");
+    let shown = instance.disk("f0d0").display().to_string();
+    in_time(&instance, began, &[("DISK HUNG", "DATA_0000"), ("DEVICE SILENT", &shown)]);
     assert_eq!(seen(&instance, "DISK HUNG", "DATA_0000", "CRITICAL"), "");
     instance.faulty("f0d0").heal();
     gone(&instance, "DISK HUNG", "DATA_0000");
@@ -82,13 +83,12 @@ fn disks_that_hang_together_are_seen() {
 fn a_disk_that_comes_back_and_an_operation_that_fails_are_seen() {
     let mut instance = Instance::new();
     instance.add_fault_disk("f0d0", SIZE);
-    instance.add_slow_disk("f1d0", SIZE);
     instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE]], "");
     let mount = instance.mount("DATA");
     instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0000");
-    fs::write(mount.join("table"), vec![1; 48 << 20]).expect("written");
+    fs::write(mount.join("table"), vec![1; 160 << 20]).expect("written");
     File::open(mount.join("table")).and_then(|file| file.sync_all()).expect("synced");
-    instance.slow("f1d0").delay(Duration::from_millis(300));
+    instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'what_if.delay.f1' = '100ms' FORCE");
     instance.sql("ALTER DISKGROUP data ONLINE DISK data_0000 NOWAIT");
     assert_eq!(seen(&instance, "DISK SYNCING", "DATA_0000", "WARNING"), "");
     let runs = status(&instance).1;
@@ -98,7 +98,7 @@ fn a_disk_that_comes_back_and_an_operation_that_fails_are_seen() {
     seen(&instance, "OPERATION", "RESYNC", "WARNING");
     gone(&instance, "DISK SYNCING", "DATA_0000");
     instance.faulty("f0d0").heal();
-    instance.slow("f1d0").delay(Duration::ZERO);
+    instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'what_if.delay.f1' = '0'");
     mended(&instance, "OPERATION", "RESYNC", "WARNING");
     gone(&instance, "DISK OFFLINE", "DATA_0000");
     instance.wait_until_whole("DATA");
@@ -132,9 +132,8 @@ fn a_slow_disk_is_seen() {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let ends = Ends(&is_over);
-        let readers = [(); 2].map(|()| {
-            scope.spawn(|| read_here_and_there(&table, blocks.count(), &is_over))
-        });
+        let readers =
+            [(); 2].map(|()| scope.spawn(|| read_here_and_there(&table, blocks.count(), &is_over)));
         let remedy = seen(&instance, "DISK SLOW", "DATA_0001", "WARNING");
         assert_eq!(remedy, "ALTER DISKGROUP DATA OFFLINE DISK DATA_0001");
         carry_out(&instance, &remedy);

@@ -137,7 +137,10 @@ fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
         let mut file = fs::File::options().write(true).open(path).expect("open");
         file.write_all(&[2; 8192]).and_then(|()| file.sync_all()).expect("written to the other");
     });
-    in_time(&instance, began, "DISK OFFLINE", "DATA_0000", "WARNING");
+    let path_of_it = instance.disk("f0d0").display().to_string();
+    let kinds = ["DISK HUNG", "DISK OFFLINE"].map(|kind| (kind, "DATA_0000"));
+    in_time(&instance, began, &[kinds[0], kinds[1], ("DEVICE SILENT", &path_of_it)]);
+    seen(&instance, "DISK OFFLINE", "DATA_0000", "WARNING");
     writing.join().expect("the writer");
     instance.faulty("f0d0").heal();
     wait_for("the end of what hung", || {
@@ -156,7 +159,7 @@ fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
 
     let began = Instant::now();
     instance.signal_engine("DATA", Signal::STOP);
-    in_time(&instance, began, "ENGINE SILENT", "", "CRITICAL");
+    in_time(&instance, began, &[("ENGINE SILENT", "")]);
     mended(&instance, "ENGINE SILENT", "", "CRITICAL");
 
     // No engine can mount the group while its disks are away.
@@ -166,7 +169,7 @@ fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
     }
     let began = Instant::now();
     instance.kill_engine("DATA");
-    in_time(&instance, began, "NO ENGINE", "", "CRITICAL");
+    in_time(&instance, began, &[("NO ENGINE", "")]);
     let remedy = seen(&instance, "NO ENGINE", "", "CRITICAL");
     for name in ["f0d0", "f1d0"] {
         fs::rename(aside(name), instance.disk(name)).expect("brought back");

@@ -81,7 +81,7 @@ fn a_device_that_does_not_answer_is_seen() {
     seen(&instance, "UNUSED DISK", &shown, "NOTE");
     let began = Instant::now();
     instance.faulty("stranger").hang();
-    in_time(&instance, began, "DEVICE SILENT", &shown, "WARNING");
+    in_time(&instance, began, &[("DEVICE SILENT", &shown)]);
     assert_eq!(seen(&instance, "DEVICE SILENT", &shown, "WARNING"), "");
     instance.faulty("stranger").heal();
     gone(&instance, "DEVICE SILENT", "");
@@ -105,7 +105,8 @@ fn a_discovery_that_takes_too_long_is_seen() {
 }
 
 /// Names that a terminal, a plugin's reader or SQL could take for something else.
-const STRANGE: [&str; 5] = [
+const STRANGE: [&str; 6] = [
+    "any*of[them]?",
     "it's a 'disk'",
     r#"a "disk"; DROP DISKGROUP data"#,
     "a|b=1",
@@ -124,14 +125,15 @@ fn statements_about_disks_with_strange_names_are_right() {
         let found = finding(&status(&instance).1, "UNUSED DISK", &path);
         let found = found.unwrap_or_else(|| panic!("{path:?} is not seen"));
         let remedy = text(&found, "remedy");
-        assert!(remedy.contains(&format!("'{}'", path.replace('\'', "''"))), "{remedy:?}");
+        assert!(remedy.starts_with("ALTER DISKGROUP DATA ADD FAILGROUP F"), "{remedy:?}");
         let said = instance.plinth(["status"]);
         let is_plain = |char: char| char == '\n' || !char.is_control();
         assert!(said.out.chars().all(is_plain), "{said:?}");
         assert_eq!(said.out.matches('|').count(), 1, "{said}");
         let below: Vec<&str> = said.out.lines().skip_while(|line| *line != "This host").collect();
         assert_eq!(below.len(), 3, "{said}");
-        let can_be_shown = !name.contains('|') && name.chars().all(is_plain) && !name.contains('\n');
+        let can_be_shown =
+            !name.contains('|') && name.chars().all(is_plain) && !name.contains('\n');
         assert_eq!(below[2].trim() == remedy, can_be_shown, "{said}");
         assert_eq!(below[2].contains("plinth --json status"), !can_be_shown, "{said}");
         instance.sql(remedy);
@@ -156,12 +158,15 @@ fn the_screen_json_and_the_view_say_the_same() {
     instance.sql(&format!("CREATE DISKGROUP fra EXTERNAL REDUNDANCY DISK '{path}'"));
     instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0000");
     instance.add_disk("spare", SIZE);
-    let (code, rows) = status(&instance);
-    assert_eq!(code, 1);
-    let in_json: BTreeSet<_> = rows.iter().map(|row| says(row, "group")).collect();
-    let view = instance.query("SELECT * FROM v$asm_health");
-    let in_view: BTreeSet<_> = view.iter().map(|row| says(row, "group_name")).collect();
-    assert_eq!(in_json, in_view);
+    // A disk that is OFFLINE ceases to vote a little later.
+    let mut rows = Vec::new();
+    wait_for("the same rows", || {
+        rows = status(&instance).1;
+        let in_json: BTreeSet<_> = rows.iter().map(|row| says(row, "group")).collect();
+        let view = instance.query("SELECT * FROM v$asm_health");
+        let in_view: BTreeSet<_> = view.iter().map(|row| says(row, "group_name")).collect();
+        in_json == in_view
+    });
     let screen = instance.plinth(["status"]);
     assert_eq!(screen.code, Some(1), "{screen}");
     for row in rows.iter().filter(|row| text(row, "severity") != "OK") {

@@ -6,7 +6,7 @@ use super::{
     backing::Backing,
     facts::{GroupFacts, Row},
     host::{HostFacts, Spare},
-    quoted,
+    path_pattern,
 };
 use crate::query::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ pub(super) fn addition(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Opt
     let mirrors = match facts.redundancy() {
         "EXTERN" => {
             let spare = largest.first()?;
-            return Some(format!("ALTER DISKGROUP {group} ADD DISK {}", quoted(&spare.path)));
+            return Some(format!("ALTER DISKGROUP {group} ADD DISK {}", path_pattern(&spare.path)));
         }
         "HIGH" => 3,
         _ => 2,
@@ -60,7 +60,7 @@ pub(super) fn addition(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Opt
 }
 
 fn to(failure_group: &str, spare: &Spare) -> String {
-    format!("FAILGROUP {failure_group} DISK {}", quoted(&spare.path))
+    format!("FAILGROUP {failure_group} DISK {}", path_pattern(&spare.path))
 }
 
 /// Disks that are not ONLINE; a failure group of several that is away as a whole is one finding.
@@ -108,7 +108,7 @@ fn offline_disk(group: &str, disk: &Row, host: &HostFacts) -> Finding {
         ))
         .mended_by(format!(
             "ALTER DISKGROUP {group} REPLACE DISK {name} WITH {}",
-            quoted(&spare.path)
+            path_pattern(&spare.path)
         )),
         None if is_seen => finding(format!("the disk is OFFLINE{state}"))
             .mended_by(format!("ALTER DISKGROUP {group} ONLINE DISK {name}")),
@@ -171,7 +171,7 @@ fn errors(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
         } else if kind == "NOT REPAIRED" {
             let size = disk.map_or(0, |disk| disk.number("os_mb"));
             let replace = spare_of(spares, size).map(|spare| {
-                let path = quoted(&spare.path);
+                let path = path_pattern(&spare.path);
                 format!(
                     "ALTER DISKGROUP {group} OFFLINE DISK {name}; ALTER DISKGROUP {group} REPLACE DISK {name} WITH {path}"
                 )
