@@ -4,7 +4,7 @@
 //!
 //!   [`Instance`]   a directory with `plinth serve` in it, its disks and its mounts
 //!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
-//!   [`SlowDisk`]   a disk whose reads take longer for as long as the test wants, or that loses writes
+//!   [`SlowDisk`]   a disk whose reads take as long as the test wants, or that loses writes
 //!   [`LoopDisk`]   a block device over a file, with sectors of a chosen size
 //!   [`Pool`]       a small file system that disks take their space from, to be filled
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user

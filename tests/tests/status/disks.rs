@@ -15,7 +15,7 @@ use std::{
 const SIZE: u64 = 256 * MIB;
 const BLOCK: usize = 4096;
 
-/// Ends a loop of another thread, also when the test fails.
+/// Ends a loop of another thread, even when the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -44,8 +44,7 @@ fn a_disk_that_hangs_and_cannot_be_spared_is_seen() {
 }
 
 /// All disks hang, as if their path did. No statement that takes one of them out is named.
-#[test]
-fn disks_that_hang_together_are_seen() {
+pub(super) fn disks_that_hang_together_are_seen() {
     let mut instance = Instance::new();
     for disk in ["f0d0", "f1d0"] {
         instance.add_fault_disk(disk, SIZE);
@@ -119,8 +118,7 @@ fn read_here_and_there(path: &Path, count: u64, is_over: &AtomicBool) -> io::Res
 }
 
 /// One disk is far slower than the others.
-#[test]
-fn a_slow_disk_is_seen() {
+pub(super) fn a_slow_disk_is_seen() {
     let mut instance = Instance::new();
     instance.add_slow_disk("f1d0", SIZE);
     instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE], &[SIZE]], "");

@@ -37,8 +37,7 @@ impl Drop for Writer {
     }
 }
 
-#[test]
-fn members_that_others_can_write_are_seen() {
+pub(super) fn members_that_others_can_write_are_seen() {
     let pins = FilterPins::new();
     let mut instance = pins.instance();
     let [first, _] = ["f0d0", "f1d0"].map(|disk| instance.add_loop_disk(disk, SIZE, 512));
@@ -71,10 +70,10 @@ fn members_that_others_can_write_are_seen() {
     instance.sql("ALTER SYSTEM FILTER UNLOAD");
 }
 
-/// A disk of no group hangs.
-#[test]
-fn a_device_that_does_not_answer_is_seen() {
+/// A disk of no group hangs; then one of a group that no program uses.
+pub(super) fn a_device_that_does_not_answer_is_seen() {
     let mut instance = Instance::new();
+    let member = instance.add_fault_disk("f0d0", SIZE);
     instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE]], "");
     let stranger = instance.add_fault_disk("stranger", SIZE);
     let shown = stranger.display().to_string();
@@ -87,11 +86,17 @@ fn a_device_that_does_not_answer_is_seen() {
     gone(&instance, "DEVICE SILENT", "");
     gone(&instance, "DISCOVERY", "");
     seen(&instance, "UNUSED DISK", &shown, "NOTE");
+
+    let began = Instant::now();
+    instance.faulty("f0d0").hang();
+    let path = member.display().to_string();
+    in_time(&instance, began, &[("DEVICE SILENT", &path), ("DISK OFFLINE", "DATA_0000")]);
+    instance.faulty("f0d0").heal();
+    gone(&instance, "DEVICE SILENT", "");
 }
 
 /// A disk answers so slowly that looking for disks takes too long.
-#[test]
-fn a_discovery_that_takes_too_long_is_seen() {
+pub(super) fn a_discovery_that_takes_too_long_is_seen() {
     let mut instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE]], "");
     instance.add_slow_disk("sluggish", SIZE);
@@ -144,7 +149,7 @@ fn statements_about_disks_with_strange_names_are_right() {
     assert_eq!(instance.number(disks) as usize, 2 + STRANGE.len());
 }
 
-/// What a row says, without figures that change by themselves.
+/// The words of a row, without figures that change by themselves.
 fn says(row: &Row, group: &str) -> [String; 5] {
     [group, "severity", "kind", "subject", "remedy"].map(|column| row[column].to_string())
 }
@@ -216,8 +221,7 @@ fn a_group_of_another_instance_is_seen() {
 
 /// A user who may not ask, one who may look, no such group, an instance that hangs, and one that is
 /// dead: each has an exit code, a sentence, and JSON.
-#[test]
-fn an_answer_that_cannot_be_had_is_unknown() {
+pub(super) fn an_answer_that_cannot_be_had_is_unknown() {
     let mut instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[SIZE], &[SIZE]], "");
     let program = instance.path("plinth");

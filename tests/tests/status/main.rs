@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Monitoring waits this long for a plugin, and a disk that hangs or an engine that is dead is shown
-/// in this time.
+/// Monitoring waits this long for a plugin. A disk that hangs and an engine that is dead are shown
+/// by then.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A finding that is there for longer than this stays: a hang, not a measurement.
 const GONE_MAX: Duration = Duration::from_secs(120);
@@ -110,8 +110,8 @@ fn first_line(said: &Finished) -> &str {
     said.out.lines().next().unwrap_or_default()
 }
 
-/// Waits for one of several findings, each a kind and a subject, whose case began at `began`: it has
-/// to be shown in time.
+/// Waits for one of several findings, each a kind and a subject, of a case that began at `began`: it
+/// has to be shown in time.
 #[track_caller]
 fn in_time(instance: &Instance, began: Instant, kinds: &[(&str, &str)]) {
     wait_for("a finding", || {
@@ -123,4 +123,26 @@ fn in_time(instance: &Instance, began: Instant, kinds: &[(&str, &str)]) {
         );
         kinds.iter().any(|(kind, subject)| finding(&rows, kind, subject).is_some())
     });
+}
+
+/// Stories that mostly wait run side by side.
+#[test]
+fn findings_that_take_a_minute_are_seen() {
+    let stories: [(&str, fn()); 8] = [
+        ("a group that was never scrubbed", groups::a_group_that_was_never_scrubbed_is_seen),
+        ("a slow disk", disks::a_slow_disk_is_seen),
+        ("a hung disk and a dead engine", groups::a_hung_disk_and_a_dead_engine_are_shown_in_time),
+        ("disks that hang together", disks::disks_that_hang_together_are_seen),
+        ("a device that does not answer", host::a_device_that_does_not_answer_is_seen),
+        ("a discovery that takes too long", host::a_discovery_that_takes_too_long_is_seen),
+        ("members that others can write", host::members_that_others_can_write_are_seen),
+        ("no answer", host::an_answer_that_cannot_be_had_is_unknown),
+    ];
+    let told = stories.map(|(name, story)| {
+        let begun = thread::Builder::new().name(name.to_owned()).spawn(story);
+        (name, begun.expect("a thread"))
+    });
+    let failed: Vec<&str> =
+        told.into_iter().filter_map(|(name, told)| told.join().err().map(|_| name)).collect();
+    assert!(failed.is_empty(), "these failed: {failed:?}");
 }
