@@ -4,12 +4,13 @@
 //!
 //!   [`Instance`]   a directory with `plinth serve` in it, its disks and its mounts
 //!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
-//!   [`SlowDisk`]   a disk whose reads take longer for as long as the test wants
+//!   [`SlowDisk`]   a disk whose reads take as long as the test wants, or that loses writes
 //!   [`LoopDisk`]   a block device over a file, with sectors of a chosen size
 //!   [`Pool`]       a small file system that disks take their space from, to be filled
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block names itself, so that its mirrors can be found
 //!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
+//!   [`FilterPins`] a write filter of the test's own
 //!   [`FreshRoot`]  a small system of its own, booted with systemd, to install packages in
 //!   [`in_turns`]   events that happen again and again, each with its own period
 //!   [`fuse_disks`] disks made by a program of ours: [`SlowDisk`] and the recorder use them
@@ -34,6 +35,7 @@ mod command;
 pub mod corpus;
 pub mod crash;
 mod disks;
+mod filter_pins;
 mod fresh_root;
 pub mod fuse_disks;
 mod host;
@@ -53,6 +55,7 @@ mod turns;
 pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
 pub use command::{Finished, Shell, shell, wait_for};
 pub use disks::{FaultDisk, LoopDisk};
+pub use filter_pins::FilterPins;
 pub use fresh_root::FreshRoot;
 pub use host::{Host, Memory};
 pub use image::Image;

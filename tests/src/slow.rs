@@ -1,4 +1,4 @@
-//! Disks whose reads take longer for as long as the test wants.
+//! Disks whose reads take longer for as long as the test wants, and which can lose writes.
 //!
 //! A FUSE file system in its own process (`bin/plinth-slow.rs`) shows a file as a disk, and waits
 //! before it answers a read. For the engine the disk is far away; how far can be changed while it
@@ -18,6 +18,8 @@ use std::{
 /// A disk that can be slow. Dropped, it is unmounted.
 pub struct SlowDisk {
     path: PathBuf,
+    /// The file below.
+    data: PathBuf,
     mount: PathBuf,
     server: Child,
     /// Its standard input and output. The end of its input ends it.
@@ -39,7 +41,13 @@ impl SlowDisk {
         let said = output.read_line(&mut ready);
         assert!(said.is_ok() && ready == "ready\n", "the slow disk did not come up");
         std::os::unix::fs::symlink(mount.join("disk"), link).expect("link to the disk");
-        Self { path: link.to_owned(), mount, server, words: Mutex::new(Some((input, output))) }
+        Self {
+            path: link.to_owned(),
+            data,
+            mount,
+            server,
+            words: Mutex::new(Some((input, output))),
+        }
     }
 
     #[must_use]
@@ -47,22 +55,35 @@ impl SlowDisk {
         &self.path
     }
 
+    /// The bytes of the disk, past its delays and losses.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// From now on every read takes that much longer.
     ///
     /// # Panics
     /// If the disk is gone.
     pub fn delay(&self, by: Duration) {
+        self.say(&by.as_micros().to_string());
+    }
+
+    /// From now on writes to the 4 KiB at `offset` are acknowledged and lost.
+    ///
+    /// # Panics
+    /// If the disk is gone.
+    pub fn lose_writes_at(&self, offset: u64) {
+        self.say(&format!("loses {offset}"));
+    }
+
+    fn say(&self, order: &str) {
         let mut words = lock(&self.words);
         let (input, output) = words.as_mut().expect("until it is dropped");
-        writeln!(input, "{}", by.as_micros())
-            .and_then(|()| input.flush())
-            .expect("the slow disk lives");
+        writeln!(input, "{order}").and_then(|()| input.flush()).expect("the slow disk lives");
         let mut heard = String::new();
         let said = output.read_line(&mut heard);
-        assert!(
-            said.is_ok() && heard.trim() == by.as_micros().to_string(),
-            "the slow disk says {heard:?}"
-        );
+        assert!(said.is_ok() && heard.trim() == order, "the slow disk says {heard:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each test has a bpf file system of its own, so a filter of its own beside any others.
 
-use plinth_tests::{Blocks, Finished, Instance, MIB, binary, scaled, shell, wait_for};
+use plinth_tests::{Blocks, FilterPins, Finished, Instance, MIB, scaled, shell, wait_for};
 use serde_json::json;
 use std::{
     fs,
@@ -12,36 +12,6 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
-
-/// A bpf file system of its own. Without its mount, everything that is pinned in it is gone.
-struct Pins(tempfile::TempDir);
-
-impl Pins {
-    fn new() -> Self {
-        plinth_tests::need_root();
-        let place = tempfile::tempdir().expect("a directory");
-        shell(&format!("mount -t bpf bpf {}", place.path().display())).ok();
-        Self(place)
-    }
-
-    fn instance(&self) -> Instance {
-        let place = self.0.path().to_str().expect("UTF-8");
-        Instance::of(binary(), &[("PLINTH_FILTER_DIR", place)])
-    }
-
-    /// The kernel's own files are there always.
-    fn are_gone(&self) -> bool {
-        let entries = fs::read_dir(self.0.path()).expect("it can be read").flatten();
-        entries.filter(|entry| entry.path().extension().is_none_or(|end| end != "debug")).count()
-            == 0
-    }
-}
-
-impl Drop for Pins {
-    fn drop(&mut self) {
-        let _ = shell(&format!("umount -l {}", self.0.path().display())).finish();
-    }
-}
 
 /// A group of two loop devices, their paths, and the files under them.
 fn group(instance: &mut Instance) -> [PathBuf; 2] {
@@ -79,7 +49,7 @@ const WRITERS: [&str; 9] = [
 
 #[test]
 fn no_other_program_can_write_a_member() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let [first, second] = group(&mut instance);
     let refused = instance.plinth(["afd_state"]);
@@ -210,7 +180,7 @@ fn under_attempts(devices: &[PathBuf; 2], foreign: &Path, story: impl FnOnce()) 
 /// another program can open a member for writing. Only the engine changes the disks.
 #[test]
 fn members_stay_protected_while_engines_and_instances_are_replaced() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let devices = group(&mut instance);
     let mount = instance.mount("DATA");
@@ -260,14 +230,14 @@ fn members_stay_protected_while_engines_and_instances_are_replaced() {
 /// protected by the next.
 #[test]
 fn members_stay_protected_while_the_filter_of_another_version_is_replaced() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let devices = group(&mut instance);
     instance.sql("ALTER SYSTEM FILTER LOAD");
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     let foreign = instance.path("foreign");
     fs::write(&foreign, [1; 4096]).expect("written");
-    let names = ["filter-0", "filter-1"].map(|name| pins.0.path().join(name));
+    let names = ["filter-0", "filter-1"].map(|name| pins.path().join(name));
     under_attempts(&devices, &foreign, || {
         instance.kill_instance();
         fs::rename(&names[1], &names[0]).expect("it is another version's");
@@ -307,7 +277,7 @@ impl Drop for Holder {
 
 #[test]
 fn a_program_that_had_a_member_open_is_named() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let [first, _] = group(&mut instance);
     let holder = Holder::of(&first);
@@ -339,7 +309,7 @@ fn a_program_that_had_a_member_open_is_named() {
 
 #[test]
 fn disks_are_protected_as_long_as_they_are_members() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let [first, second] = group(&mut instance);
     instance.sql("ALTER SYSTEM FILTER LOAD");
@@ -375,7 +345,7 @@ fn disks_are_protected_as_long_as_they_are_members() {
 /// A member that is a partition: its disk cannot be written as a whole, its neighbour can.
 #[test]
 fn a_partition_is_protected_with_its_disk() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let whole =
         fs::canonicalize(instance.add_loop_disk("whole", 600 * MIB, 512)).expect("a device");
@@ -516,7 +486,7 @@ impl Drop for Container {
 #[test]
 fn containers_start_run_and_stop_beside_the_filter() {
     for runtime in runtimes() {
-        let pins = Pins::new();
+        let pins = FilterPins::new();
         let mut instance = pins.instance();
         let [member, _] = group(&mut instance);
         let other = fs::canonicalize(instance.add_loop_disk("other", 64 * MIB, 512));
@@ -555,7 +525,7 @@ fn containers_start_run_and_stop_beside_the_filter() {
 /// A device number that another medium has meanwhile is not protected.
 #[test]
 fn another_medium_is_no_member() {
-    let pins = Pins::new();
+    let pins = FilterPins::new();
     let mut instance = pins.instance();
     let [first, _] = group(&mut instance);
     instance.sql("ALTER SYSTEM FILTER LOAD");

@@ -315,10 +315,18 @@ impl Catalog {
         }
     }
 
-    /// Bytes that the catalog has left, if it needs to grow and cannot.
+    /// Bytes that the catalog has left before nothing can be made, if it needs to grow and cannot.
     #[must_use]
     pub fn shortage(&self) -> Option<u64> {
         self.progress.shortage()
+    }
+
+    /// Lets a catalog that could not grow try again: without a write it would not find out that
+    /// there is room now.
+    pub(crate) fn look_for_room(&self) {
+        if self.shortage().is_some() {
+            let _ = self.writes.put(WriterRequest::Room);
+        }
     }
 
     /// Sets the function that makes room when the catalog cannot grow, before the job fails.

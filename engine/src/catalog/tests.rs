@@ -578,6 +578,38 @@ fn a_full_group_still_takes_releases() {
     assert_eq!(all(&catalog).unwrap().len() as u64, name - 200 + 1);
 }
 
+/// A catalog that cannot grow says how much is left until jobs are refused, which is nothing when
+/// they are. When there is room again, it finds that out without a write.
+#[test]
+fn a_catalog_says_what_is_left_until_it_refuses() {
+    let store = MemoryStore::new(2, MIB, MIB, None);
+    store.limit(4 * MIB, MIB);
+    let catalog = create(&store);
+    assert_eq!(catalog.shortage(), None);
+    let mut seen = Vec::new();
+    let mut name = 0;
+    while block_on(catalog.write(false, set(name, name, 3000))).is_ok() {
+        name += 1;
+        seen.extend(catalog.shortage());
+    }
+    assert_eq!(catalog.shortage(), Some(0));
+    assert!(seen.len() > 10 && seen.is_sorted_by(|one, next| one >= next), "{seen:?}");
+    store.limit(8 * MIB, MIB);
+    catalog.look_for_room();
+    // It is behind that in the queue.
+    block_on(catalog.checkpoint()).unwrap();
+    assert_eq!(catalog.shortage(), None);
+    // So it is if it had some room left, and the next write would not ask.
+    while catalog.shortage().is_none() {
+        block_on(catalog.write(false, set(name, name, 3000))).unwrap();
+        name += 1;
+    }
+    store.limit(16 * MIB, MIB);
+    catalog.look_for_room();
+    block_on(catalog.checkpoint()).unwrap();
+    assert_eq!(catalog.shortage(), None);
+}
+
 /// The store fails: the batch and everything after it get the reason as their error; nothing hangs.
 #[test]
 fn a_store_that_fails_stops_the_catalog() {

@@ -74,6 +74,8 @@ pub(super) enum WriterRequest {
     Checkpoint(oneshot::Sender<Result<CommitNumber, FileError>>),
     /// Moves some of the last pages into gaps.
     Tidy,
+    /// Disks or files may have come or gone since the database was refused to grow.
+    Room,
     /// No statement is inside the barrier that is held: the log can be restarted.
     Quiet,
     Close(oneshot::Sender<Result<CommitNumber, FileError>>),
@@ -108,7 +110,7 @@ pub(super) struct Progress {
     count: AtomicU64,
     failure: Mutex<Option<Arc<str>>>,
     listener: Mutex<Option<Arc<dyn Listener>>>,
-    /// Bytes that the database has left if it cannot grow; otherwise [`u64::MAX`].
+    /// Bytes that jobs may still use if the database cannot grow; otherwise [`u64::MAX`].
     left: AtomicU64,
 }
 
@@ -133,7 +135,8 @@ impl Progress {
         CommitNumber(self.durable.load(Ordering::Acquire))
     }
 
-    /// Bytes that the database has left, if it needs to grow and cannot.
+    /// Bytes that jobs may still use before they are refused, if the database needs to grow and
+    /// cannot.
     pub(super) fn shortage(&self) -> Option<u64> {
         Some(self.left.load(Ordering::Relaxed)).filter(|left| *left != u64::MAX)
     }
@@ -248,6 +251,12 @@ impl Writer {
                         self.poison(&error);
                     }
                 }
+                WriterRequest::Room => {
+                    self.refused_at = None;
+                    if let Err(error) = self.make_room() {
+                        self.poison(&error);
+                    }
+                }
                 WriterRequest::Close(sender) => {
                     self.queue.close();
                     while let Some(late) = self.queue.try_take() {
@@ -277,7 +286,7 @@ impl Writer {
                 let _ = sender.send(Err(error()));
             }
             WriterRequest::Tidy => self.tidies = false,
-            WriterRequest::Quiet => {}
+            WriterRequest::Quiet | WriterRequest::Room => {}
         }
     }
 
@@ -327,6 +336,7 @@ impl Writer {
                     other @ (WriterRequest::Checkpoint(_)
                     | WriterRequest::Close(_)
                     | WriterRequest::Tidy
+                    | WriterRequest::Room
                     | WriterRequest::Quiet),
                 ) => {
                     self.queue.put_back(other);
@@ -381,7 +391,7 @@ impl Writer {
                 WriterRequest::Write { job, .. } => {
                     answers.extend(job(Err(self.progress.stopped())).1)
                 }
-                WriterRequest::Tidy | WriterRequest::Quiet => {}
+                WriterRequest::Tidy | WriterRequest::Room | WriterRequest::Quiet => {}
                 WriterRequest::DurablePoint(sender)
                 | WriterRequest::Checkpoint(sender)
                 | WriterRequest::Close(sender) => {
@@ -514,17 +524,19 @@ impl Writer {
                 Err(error) => return Err(stopped(&error)),
             }
         }
-        let left = if pages < used + ahead {
-            (pages - used.min(pages)) * PAGE_SIZE as u64
-        } else {
-            u64::MAX
-        };
-        self.progress.left.store(left, Ordering::Relaxed);
-        if pages >= used + TIGHT_PAGES {
+        let is_short = pages < used + ahead;
+        if !is_short && pages >= used + TIGHT_PAGES {
+            self.progress.left.store(u64::MAX, Ordering::Relaxed);
             return Ok(false);
         }
-        let free = self.number("PRAGMA freelist_count")?;
-        let tight = pages.saturating_sub(used) + free < TIGHT_PAGES.min(pages / 8);
+        let room = pages.saturating_sub(used) + self.number("PRAGMA freelist_count")?;
+        let reserve = TIGHT_PAGES.min(pages / 8);
+        let left = match is_short && room < ahead {
+            true => room.saturating_sub(reserve) * PAGE_SIZE as u64,
+            false => u64::MAX,
+        };
+        self.progress.left.store(left, Ordering::Relaxed);
+        let tight = room < reserve;
         if tight {
             // Space may have been freed meanwhile: the store is asked each time.
             self.refused_at = None;

@@ -144,6 +144,7 @@ impl Upkeep {
     }
 
     fn remind_of_catalog(&self) {
+        self.catalog.look_for_room();
         let left = self.catalog.shortage();
         if std::mem::replace(&mut self.reminders.0.lock().catalog, left.is_some()) {
             return;

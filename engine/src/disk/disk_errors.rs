@@ -1,4 +1,4 @@
-//! Errors of a disk since the mount, by kind: `v$asm_error`.
+//! Errors of a disk since the mount, or since it replaced another one, by kind: `v$asm_error`.
 //!
 //! For each kind: the count, the time of the first and the last error, and the place and text of
 //! the last. Errors are rare and slow already, so that the lock costs nothing. The alert log has
@@ -88,6 +88,11 @@ impl DiskErrors {
             text: String::new(),
         });
         (seen.count, seen.last, seen.place, seen.text) = (seen.count + 1, now, place, text);
+    }
+
+    /// Another device takes the disk's place: it has had none.
+    pub fn forget(&self) {
+        self.0.lock().clear();
     }
 
     /// The errors of each kind that there was.

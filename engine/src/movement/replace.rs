@@ -187,6 +187,8 @@ impl Movement {
             member.set_label(former_label);
             return Err(failed(&reason));
         }
+        // They were the former device's.
+        member.counters.disk_errors.forget();
         if planted::has(Bug::ReplacedStaleLate) {
             self.mark_everything_stale(member.number)
                 .await

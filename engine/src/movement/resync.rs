@@ -325,7 +325,7 @@ impl Movement {
     async fn copy_and_promote(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
         let result = loop {
             match self.copy_stale(member, losses).await {
-                Ok(true) => break self.finish_resync(member, losses).await.map(|()| true),
+                Ok(true) => break self.finish_resync(member, losses).await,
                 // The dismount that ended it was none.
                 Ok(false) if !self.is_stopping() && is_same(member, losses) => {}
                 ended => break ended,
@@ -518,15 +518,17 @@ impl Movement {
         Ok(copied.bytes)
     }
 
-    async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
-        self.promote_disk(member, losses).await?;
+    /// Whether the disk is online in the end.
+    async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<bool, FileError> {
+        let is_online = self.promote_disk(member, losses).await?;
         // Where that needs more than one disk, and where a mirror could not be copied.
         self.rebuild_catalog().await;
-        Ok(())
+        Ok(is_online)
     }
 
-    /// Records a disk as ONLINE, with the catalog's mirrors on it; it may vote from then on.
-    async fn promote_disk(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
+    /// Records a disk as ONLINE, with the catalog's mirrors on it; it may vote from then on. False
+    /// if it went offline again as that was recorded.
+    async fn promote_disk(&self, member: &Arc<Member>, losses: u64) -> Result<bool, FileError> {
         let (store, syncing) = (Arc::clone(&self.store), Arc::clone(member));
         let job = move |_: &rusqlite::Connection| {
             let number = syncing.number;
@@ -550,7 +552,11 @@ impl Movement {
         self.mend_log().await;
         // It needs no space in the catalog.
         self.catalog.release(false, job).await?;
-        self.sweep_disks([member.number]);
-        Ok(())
+        // It may have failed as it was to get the record, and be offline again.
+        let is_online = member.losses() == losses;
+        if is_online {
+            self.sweep_disks([member.number]);
+        }
+        Ok(is_online)
     }
 }

@@ -329,7 +329,9 @@ fn a_replacement_takes_over_number_name_and_data() {
         assert_eq!(replace(&lab, &little).expect_err("it is too small").code, Code::DiskTooSmall);
         assert_eq!(replace(&lab, "/disk2").expect_err("it is a member").code, Code::DiskInUse);
         assert_eq!(lab.state(1), DiskState::Offline);
+        assert!(!lab.member(1).counters.disk_errors.all().is_empty(), "it was silent");
         replace(&lab, &path).expect("it takes its place");
+        assert_eq!(lab.member(1).counters.disk_errors.all(), [], "they were the old one's");
         match end {
             0 => {}
             1 => lab.kill(),

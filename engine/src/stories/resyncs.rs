@@ -5,6 +5,7 @@ use crate::{catalog::Store, extent::data::Data, movement::absent::Question, test
 use futures::FutureExt;
 use plinth_format::{
     Block, Piece,
+    layout::MEMBERSHIP_SLOT,
     membership::{MemberDisk, Membership},
 };
 use std::{pin::pin, sync::atomic::Ordering};
@@ -36,6 +37,39 @@ impl Lab {
             .to_string();
         block_on(self.group().online(Selection::Disks(vec![name]))).expect("its resync begins");
     }
+}
+
+/// A disk has got all that it missed, and fails when it is to be recorded as ONLINE. The resync has
+/// failed, and nothing says that the disk is back.
+#[test]
+fn a_disk_that_fails_as_it_comes_online_is_not_reported_as_online() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 4 << 20));
+    lab.sync(node);
+    lab.offline(0);
+    lab.write(node, 0, &pattern(2, 4 << 20));
+    lab.sync(node);
+    lab.world.hold_back("resync");
+    lab.online(0);
+    let resync = lab.world.take_task("resync").expect("it begins");
+    let areas = lab.member(0).areas();
+    let records = areas.iter().flat_map(|area| area.memberships);
+    let records = records.map(|place| place..place + MEMBERSHIP_SLOT as u64);
+    lab.disks[0].faults(|faults| faults.worn.extend(records));
+    block_on(resync);
+    assert_eq!(lab.state(0), DiskState::Offline);
+    assert!(!lab.told("DATA_0000 is online"));
+    let operations = lab.group().operations();
+    let failed =
+        operations.iter().find(|one| one.pass == OperationPass::Resync).expect("it is shown");
+    assert_eq!(failed.state, OperationState::Errs, "{failed:?}");
+    lab.disks[0].heal();
+    lab.online(0);
+    block_on(lab.world.take_task("resync").expect("it begins again"));
+    assert_eq!(lab.state(0), DiskState::Online);
+    assert!(lab.told("DATA_0000 is online"));
+    lab.check();
 }
 
 /// A group of two halves that were mounted by force, each without the other. It is mounted with the

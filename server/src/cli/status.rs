@@ -33,6 +33,10 @@ use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
 const PATIENCE: Duration = Duration::from_secs(9);
 /// Most findings that the first line names.
 const NAMED_MAX: usize = 3;
+/// Stands for a statement with characters that a screen or a plugin's reader takes for something
+/// else.
+const UNSHOWN: &str =
+    "plinth --json status has the statement: a path in it has characters that cannot be shown here";
 /// Columns of the screen before the text.
 const INDENT: usize = 16;
 
@@ -170,13 +174,15 @@ impl Line {
 
     fn screen(&self) -> String {
         if self.severity == "OK" {
-            return format!("  {:<INDENT$}{}\n", self.label(), self.detail);
+            return format!("  {:<INDENT$}{}\n", shown(&self.label()), shown(&self.detail));
         }
         let subject =
             self.subject.as_ref().map_or_else(String::new, |subject| format!(" {subject}"));
-        let mut text =
-            format!("  {:<INDENT$}{}{subject}: {}\n", self.severity, self.kind, self.detail);
+        let case = format!("{}{subject}: {}", self.kind, self.detail);
+        let mut text = format!("  {:<INDENT$}{}\n", self.severity, shown(&case));
         if let Some(remedy) = &self.remedy {
+            // Changed, it would be a statement about another disk.
+            let remedy = if shown(remedy) == *remedy { remedy } else { UNSHOWN };
             text += &format!("  {:<INDENT$}{remedy}\n", "");
         }
         text
@@ -194,6 +200,11 @@ impl Line {
         };
         Some(format!("'{group}_{what}'={value}"))
     }
+}
+
+/// A text as part of one line: without control characters, and without bars.
+fn shown(text: &str) -> String {
+    clean(&text.replace('|', "/"))
 }
 
 /// The whole answer.
@@ -252,10 +263,7 @@ impl Answer {
     }
 
     fn screen(&self) -> String {
-        let without_bars = |text: &str| {
-            text.lines().map(|line| clean(&line.replace('|', "/")) + "\n").collect::<String>()
-        };
-        let head = without_bars(&format!("PLINTH {}: {}", self.state.word(), self.summary));
+        let head = shown(&format!("PLINTH {}: {}", self.state.word(), self.summary));
         let performance: Vec<String> = self.lines.iter().filter_map(Line::performance).collect();
         let mut text = head.trim_end().to_owned();
         if !performance.is_empty() {
@@ -271,10 +279,9 @@ impl Answer {
                 Some(name) => format!("{name}: {detail}"),
                 None => "This host".to_owned(),
             };
-            let mut part = format!("{title}\n");
-            let shown = of_it().filter(|line| !(is_head(line) && line.severity == "OK"));
-            part.extend(shown.map(Line::screen));
-            text += &format!("\n{}", without_bars(&part));
+            text += &format!("\n{}\n", shown(&title));
+            let below = of_it().filter(|line| !(is_head(line) && line.severity == "OK"));
+            text.extend(below.map(Line::screen));
         }
         text
     }
@@ -372,6 +379,25 @@ mod tests {
         assert_eq!((data.state, data.lines.len()), (State::Warning, 2));
         assert_eq!(Answer::of(&table(rows), Some("NONE")).state, State::Unknown);
         assert_eq!(Answer::of(&table(Vec::new()), None).summary, "no disk group");
+    }
+
+    /// A path with a line feed does not make a second line, and a statement that cannot be shown as
+    /// it is is not shown as another one.
+    #[test]
+    fn a_strange_path_stays_in_its_line() {
+        let mut strange = row(None, "WARNING", "DEVICE SILENT", "/x\nPLINTH OK: | y", "it hangs");
+        let answer = Answer::of(&table(vec![strange.clone()]), None);
+        let screen = answer.screen();
+        assert_eq!(screen.lines().count(), 5, "{screen}");
+        assert!(screen.contains("MEND IT") && !screen.contains('|'), "{screen}");
+        for path in ["/x|y", "/x\ny", "/x\u{1b}[2Jy"] {
+            strange[5] = Value::Text(format!("ALTER DISKGROUP d ADD DISK '{path}'"));
+            let answer = Answer::of(&table(vec![strange.clone()]), None);
+            let screen = answer.screen();
+            assert!(screen.contains(UNSHOWN) && !screen.contains("ADD DISK"), "{screen}");
+            let json: serde_json::Value = serde_json::from_str(&answer.json()).expect("JSON");
+            assert_eq!(json["rows"][0]["remedy"], format!("ALTER DISKGROUP d ADD DISK '{path}'"));
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! A disk whose reads or discards take as long as the test wants: a FUSE file system with one file,
-//! `disk`, that shows another file.
+//! A disk whose reads or discards take as long as the test wants, and which can lose writes: a FUSE
+//! file system with one file, `disk`, that shows another file.
 //!
 //!     plinth-slow MOUNT FILE
 //!
 //! It prints `ready` when the file is there. Each line of its standard input is a number of
 //! microseconds: every read that begins after it takes that much longer. `discards` and a number:
 //! every discard takes so long, and all other I/O waits for its end, as on devices that do one
-//! after the other. It ends when its standard input does. Nothing else is delayed, and nothing is
-//! kept in memory.
+//! after the other. `loses` and an offset: writes to the 4 KiB there are acknowledged and lost. It
+//! ends when its standard input does. Nothing else is delayed, and nothing is kept in memory.
 
 use plinth_tests::fuse_disks::{Files, Served};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -27,6 +27,8 @@ use std::{
 /// Threads that serve: as many reads may be delayed at once.
 const WORKERS: usize = 16;
 const DISK: u64 = 2;
+/// The place that loses writes.
+const LOST: u64 = 4096;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -36,21 +38,24 @@ fn main() {
     let file = File::options().read(true).write(true).open(path).expect("the file");
     let size = file.metadata().expect("the file").len();
     let (reads, discards) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let loses = Arc::new(AtomicU64::new(u64::MAX));
     let disk = Disk {
         file,
         size,
         reads: Arc::clone(&reads),
         discards: Arc::clone(&discards),
+        loses: Arc::clone(&loses),
         discarding: RwLock::new(()),
     };
     let _served = Served::start("slow", &mount, WORKERS, disk);
     println!("ready");
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        let (delay, number) = match line.trim().strip_prefix("discards ") {
-            Some(number) => (&discards, number),
-            None => (&reads, line.trim()),
+        let (what, number) = match line.trim().rsplit_once(' ') {
+            Some(("discards", number)) => (&discards, number),
+            Some(("loses", number)) => (&loses, number),
+            _ => (&reads, line.trim()),
         };
-        delay.store(number.parse().expect("microseconds"), Ordering::SeqCst);
+        what.store(number.parse().expect("a number"), Ordering::SeqCst);
         println!("{line}");
     }
 }
@@ -68,6 +73,8 @@ struct Disk {
     /// Microseconds.
     reads: Arc<AtomicU64>,
     discards: Arc<AtomicU64>,
+    /// Offset of the place that loses writes; beyond the end: none does.
+    loses: Arc<AtomicU64>,
     /// Held by a discard alone, and by all other I/O together.
     discarding: RwLock<()>,
 }
@@ -94,7 +101,15 @@ impl Files for Disk {
         let mut written = vec![0; length];
         bytes.read_exact(&mut written)?;
         let _turn = self.discarding.read().unwrap_or_else(PoisonError::into_inner);
-        self.file.write_all_at(&written, offset)
+        let lost = self.loses.load(Ordering::SeqCst);
+        // Before and after the place.
+        let at = |place: u64| {
+            let inside = usize::try_from(place.saturating_sub(offset)).unwrap_or(usize::MAX);
+            inside.min(length)
+        };
+        let (before, after) = (at(lost), at(lost.saturating_add(LOST)));
+        self.file.write_all_at(&written[..before], offset)?;
+        self.file.write_all_at(&written[after..], offset + after as u64)
     }
 
     fn sync(&self, _: u64) -> io::Result<()> {

@@ -700,7 +700,7 @@ pub(super) const VIEWS: &[View] = &[
                 "catalog_left",
                 Integer,
                 Live,
-                "bytes that the catalog has left, if it needs to grow and no disk has room for it; NULL: it can grow",
+                "bytes that the catalog has left before no file can be made, if it needs to grow and no disk has room for it; NULL: it can grow",
             ),
             column(
                 "scrub_time",

@@ -6,7 +6,7 @@ use super::{
     backing::Backing,
     facts::{GroupFacts, Row},
     host::{HostFacts, Spare},
-    quoted,
+    path_pattern,
 };
 use crate::query::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,25 +33,34 @@ fn spare_of(spares: &[Spare], size_mb: u64) -> Option<&Spare> {
     spares.iter().filter(|spare| spare.size >> 20 >= size_mb).min_by_key(|spare| spare.size)
 }
 
-/// The statement that adds a disk that no group uses, to the failure group that has the least;
-/// `None`: there is no such disk.
+/// The statement that adds disks that no group uses; `None`: there are none. Mirrors need room in
+/// several failure groups: those that have the least get one each, as far as there are disks.
 pub(super) fn addition(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Option<String> {
-    let spare = spares.iter().max_by_key(|spare| spare.size)?;
-    if facts.redundancy() == "EXTERN" {
-        return Some(format!("ALTER DISKGROUP {group} ADD DISK {}", quoted(&spare.path)));
-    }
+    let mut largest: Vec<&Spare> = spares.iter().collect();
+    largest.sort_by_key(|spare| (std::cmp::Reverse(spare.size), &spare.path));
+    let mirrors = match facts.redundancy() {
+        "EXTERN" => {
+            let spare = largest.first()?;
+            return Some(format!("ALTER DISKGROUP {group} ADD DISK {}", path_pattern(&spare.path)));
+        }
+        "HIGH" => 3,
+        _ => 2,
+    };
     let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
     for disk in facts.rows("v$asm_disk") {
         if disk.text("failgroup_type") == "REGULAR" {
             *sizes.entry(disk.text("failgroup")).or_default() += disk.number("os_mb");
         }
     }
-    let (least, _) = sizes.into_iter().min_by_key(|(_, size)| *size)?;
-    Some(add(group, least, spare))
+    let mut least: Vec<(&str, u64)> = sizes.into_iter().collect();
+    least.sort_by_key(|(_, size)| *size);
+    let pairs = least.into_iter().take(mirrors).zip(largest);
+    let added: Vec<String> = pairs.map(|((name, _), spare)| to(name, spare)).collect();
+    (!added.is_empty()).then(|| format!("ALTER DISKGROUP {group} ADD {}", added.join(" ")))
 }
 
-fn add(group: &str, failure_group: &str, spare: &Spare) -> String {
-    format!("ALTER DISKGROUP {group} ADD FAILGROUP {failure_group} DISK {}", quoted(&spare.path))
+fn to(failure_group: &str, spare: &Spare) -> String {
+    format!("FAILGROUP {failure_group} DISK {}", path_pattern(&spare.path))
 }
 
 /// Disks that are not ONLINE; a failure group of several that is away as a whole is one finding.
@@ -99,7 +108,7 @@ fn offline_disk(group: &str, disk: &Row, host: &HostFacts) -> Finding {
         ))
         .mended_by(format!(
             "ALTER DISKGROUP {group} REPLACE DISK {name} WITH {}",
-            quoted(&spare.path)
+            path_pattern(&spare.path)
         )),
         None if is_seen => finding(format!("the disk is OFFLINE{state}"))
             .mended_by(format!("ALTER DISKGROUP {group} ONLINE DISK {name}")),
@@ -117,13 +126,22 @@ fn hung_or_full(group: &str, facts: &GroupFacts, disk: &Row) -> Option<Finding> 
     }
     match disk.text("state") {
         "HUNG" => {
+            let own = disk.text("failgroup");
+            let is_other = |row: &&Row| row.text("failgroup") != own;
+            let mut others = facts.rows("v$asm_disk").iter().filter(is_other);
+            // With others it is likely to be the path to all of them, and none is taken out.
+            let do_others_hang = others.any(|row| row.text("state") == "HUNG");
             let may_go =
-                facts.failure_group(disk.text("failgroup")).is_some_and(|row| row.is("may_go"));
+                !do_others_hang && facts.failure_group(own).is_some_and(|row| row.is("may_go"));
             let remedy = may_go.then(|| format!("ALTER DISKGROUP {group} OFFLINE DISK {name}"));
-            let what = if may_go {
-                "the disk does not answer"
-            } else {
-                "the disk does not answer, and cannot be spared: what needs it waits. Make its path work again"
+            let what = match (may_go, do_others_hang) {
+                (true, _) => "the disk does not answer",
+                (_, true) => {
+                    "the disk does not answer, and disks of other failure groups do not, either: what needs them waits. Make their paths work again"
+                }
+                (_, false) => {
+                    "the disk does not answer, and cannot be spared: what needs it waits. Make its path work again"
+                }
             };
             Some(Finding::new(Critical, Kind::DiskHung, what).on(name).maybe_mended_by(remedy))
         }
@@ -146,14 +164,14 @@ fn errors(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
     let mut all = Vec::new();
     for row in facts.rows("v$asm_error") {
         let (name, kind, last) = (row.text("name"), row.text("kind"), row.text("last_time"));
+        let disk = facts.rows("v$asm_disk").iter().find(|disk| disk.text("name") == name);
         if BAD.contains(&kind) && last > scrubbed {
             let text = format!("{kind} {} times, the last at {last}", row.number("count"));
             bad.entry(name).or_default().push(text);
         } else if kind == "NOT REPAIRED" {
-            let size = facts.rows("v$asm_disk").iter().find(|disk| disk.text("name") == name);
-            let size = size.map_or(0, |disk| disk.number("os_mb"));
+            let size = disk.map_or(0, |disk| disk.number("os_mb"));
             let replace = spare_of(spares, size).map(|spare| {
-                let path = quoted(&spare.path);
+                let path = path_pattern(&spare.path);
                 format!(
                     "ALTER DISKGROUP {group} OFFLINE DISK {name}; ALTER DISKGROUP {group} REPLACE DISK {name} WITH {path}"
                 )
@@ -162,11 +180,18 @@ fn errors(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
             all.push(
                 Finding::new(Warning, Kind::DiskErrors, detail).on(name).maybe_mended_by(replace),
             );
-        } else if kind == "SLOWER" && last > recent.as_str() {
+        } else if kind == "SLOWER"
+            && last > recent.as_str()
+            && disk.is_some_and(|disk| disk.text("mode_status") != "OFFLINE")
+        {
+            // Nothing waits for one that is OFFLINE, which is a finding of its own.
+            let failure_group = disk.and_then(|disk| facts.failure_group(disk.text("failgroup")));
+            let may_go = failure_group.is_some_and(|row| row.is("may_go"));
+            let offline = may_go.then(|| format!("ALTER DISKGROUP {group} OFFLINE DISK {name}"));
             all.push(
                 Finding::new(Warning, Kind::DiskSlow, row.text("last_text"))
                     .on(name)
-                    .mended_by(format!("ALTER DISKGROUP {group} OFFLINE DISK {name}")),
+                    .maybe_mended_by(offline),
             );
         }
     }
@@ -192,8 +217,9 @@ fn single(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
     let finding = |row: &Row| {
         let name = row.text("name");
         let detail = "the failure group has one disk, and others have several: a disk that fails there takes all of it. Add a disk to it";
+        let largest = spares.iter().max_by_key(|spare| spare.size);
         let remedy =
-            spares.iter().max_by_key(|spare| spare.size).map(|spare| add(group, name, spare));
+            largest.map(|spare| format!("ALTER DISKGROUP {group} ADD {}", to(name, spare)));
         Finding::new(Note, Kind::SingleDisk, detail).on(name).maybe_mended_by(remedy)
     };
     groups.iter().filter(is_regular).filter(|row| row.number("disks") == 1).map(finding).collect()

@@ -206,14 +206,12 @@ fn protection(group: &str, facts: &GroupFacts, row: &Row, host: &HostFacts) -> V
     let mut all = Vec::new();
     if row.is("writes_wait") {
         let detail = format!(
-            "{} of {} voters can be written, and writes wait until half of them can. If the others are lost for good: DISMOUNT FORCE, then MOUNT FORCE",
+            "{} of {} voters can be written, and writes wait until half of them can. Bring the disks back: they are tried every second, and writes go on by themselves. If they are lost for good: ALTER DISKGROUP {group} DISMOUNT FORCE, then MOUNT FORCE",
             row.number("voters_reached"),
             row.number("voters")
         );
-        all.push(
-            Finding::new(Critical, Kind::WritesWait, detail)
-                .mended_by(format!("ALTER DISKGROUP {group} ONLINE ALL")),
-        );
+        // No statement: each that changes a disk waits for the voters, too.
+        all.push(Finding::new(Critical, Kind::WritesWait, detail));
     }
     all.extend(missing_mirrors(group, facts, row));
     let (voters, wanted) = (row.number("voters"), row.number("voters_wanted"));

@@ -58,8 +58,10 @@ impl HostFacts {
         }
     }
 
-    pub(super) fn unknown(trouble: String) -> Self {
-        Self { trouble: Some(trouble), ..Self::default() }
+    /// Nothing is known but the devices that hang, which are remembered.
+    pub(super) fn unknown(instance: &Instance, trouble: String) -> Self {
+        let silent = instance.discovery.silent(SILENT);
+        Self { trouble: Some(trouble), silent, ..Self::default() }
     }
 
     /// Disks that no group uses.

@@ -45,6 +45,13 @@ use std::{
 /// How long an answer may take: a third of it is left of the ten seconds in which monitoring has to
 /// see a dead engine.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// How long the disks of the host are looked for: they answer within milliseconds, on a very busy
+/// host within some hundred, and a device that hangs keeps a discovery waiting for longer than
+/// monitoring waits.
+const LOOK_MAX: Duration = Duration::from_secs(3);
+/// Facts of a group that are older than this are asked for again: a disk of it may have begun to
+/// hang while others were looked for.
+const FACTS_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How grave a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,6 +198,14 @@ impl Finding {
     }
 }
 
+/// A path where a statement takes a pattern: it matches this path alone.
+fn path_pattern(path: &str) -> String {
+    match path.contains(['*', '?', '[']) {
+        true => quoted(&glob::Pattern::escape(path)),
+        false => quoted(path),
+    }
+}
+
 /// Bytes for people.
 fn size(bytes: f64) -> String {
     bytes_pretty(bytes as i64)
@@ -213,12 +228,18 @@ impl Instance {
         let began = Instant::now();
         let deadline = began + ANSWER_MAX;
         let groups = self.groups();
-        groups.keys().for_each(|group| self.ask_group(group, began));
-        let host = self.host_in_time(deadline);
+        let ask_all = |now| groups.keys().for_each(|group| self.ask_group(group, now));
+        ask_all(began);
+        let host = self.host_in_time();
+        let mut from = began;
+        if began.elapsed() > FACTS_AGE_MAX {
+            from = Instant::now();
+            ask_all(from);
+        }
         let mut all = Vec::new();
         let mut answers = Vec::new();
         for (group, number) in &groups {
-            let answer = self.answer_of(group, began, deadline);
+            let answer = self.answer_of(group, from, deadline);
             let found = match &answer {
                 Answer::Facts(facts) => group::findings(group, facts, &host),
                 Answer::Refused(error) if matches!(error.code, Code::NotMounted | Code::Io) => {
@@ -238,21 +259,22 @@ impl Instance {
     }
 
     /// The facts of the host, or that they could not be had in time.
-    fn host_in_time(self: &Arc<Self>, deadline: Instant) -> HostFacts {
+    fn host_in_time(self: &Arc<Self>) -> HostFacts {
         let (tell, told) = mpsc::channel();
         let instance = Arc::clone(self);
         let look = move || drop(tell.send(HostFacts::of(&instance)));
         let looking = thread::Builder::new().name("health".into()).spawn(look);
-        let left =
-            deadline.saturating_duration_since(Instant::now()).saturating_sub(ANSWER_MAX / 6);
         match looking {
-            Ok(_) => told.recv_timeout(left).unwrap_or_else(|_| {
-                HostFacts::unknown(format!(
+            Ok(_) => told.recv_timeout(LOOK_MAX).unwrap_or_else(|_| {
+                let trouble = format!(
                     "looking for disks has taken longer than {} and goes on: disks that no group uses, and groups that are not mounted, are not known",
-                    span(left.as_secs())
-                ))
+                    span(LOOK_MAX.as_secs())
+                );
+                HostFacts::unknown(self, trouble)
             }),
-            Err(error) => HostFacts::unknown(format!("disks cannot be looked for: {error}")),
+            Err(error) => {
+                HostFacts::unknown(self, format!("disks cannot be looked for: {error}"))
+            }
         }
     }
 
@@ -330,7 +352,8 @@ mod tests {
             spans,
             ["0 seconds", "1 second", "119 seconds", "2 minutes", "2 hours", "2 days"]
         );
-        assert_eq!(quoted("/a'b"), "'/a''b'");
+        assert_eq!(path_pattern("/a'b]"), "'/a''b]'");
+        assert_eq!(path_pattern("/a[b]*'?"), "'/a[[]b[]][*]''[?]'");
     }
 
     #[test]

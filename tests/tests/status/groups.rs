@@ -1,109 +1,9 @@
-//! `plinth status` and `v$asm_health`: each finding is made true, seen in the text, in JSON, in the
-//! view and in the exit code, mended by the very statement that it names, and seen to go.
+//! Groups: what they lack, how they are mounted, and engines that do not answer.
 
-use plinth_tests::{Finished, Instance, MIB, Row, shell, wait_for};
+use super::{first_line, gone, in_time, mended, seen, status};
+use plinth_tests::{Instance, MIB, shell, wait_for};
 use rustix::process::Signal;
-use std::{
-    fs,
-    io::Write,
-    thread,
-    time::{Duration, Instant},
-};
-
-/// Monitoring waits this long for a plugin.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-fn text<'a>(row: &'a Row, column: &str) -> &'a str {
-    row[column].as_str().unwrap_or_default()
-}
-
-/// The command's answer in JSON: its exit code and rows.
-fn status(instance: &Instance) -> (i32, Vec<Row>) {
-    let said = instance.plinth(["--json", "status"]);
-    let all: serde_json::Value =
-        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said}"));
-    let code = said.code.expect("an exit code");
-    assert_eq!(all["exit_code"], code);
-    let rows = all["rows"].as_array().expect("rows").iter();
-    let row = |row: &serde_json::Value| {
-        let row = row.as_object().expect("a row");
-        row.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
-    };
-    (code, rows.map(row).collect())
-}
-
-/// The finding of this kind, on this subject if one is named.
-fn finding(rows: &[Row], kind: &str, subject: &str) -> Option<Row> {
-    let is_it = |row: &&Row| {
-        text(row, "kind") == kind
-            && text(row, "severity") != "OK"
-            && (subject.is_empty() || text(row, "subject") == subject)
-    };
-    rows.iter().find(is_it).cloned()
-}
-
-/// Waits for a finding, and sees it everywhere. Returns its remedy; empty if there is none.
-#[track_caller]
-fn seen(instance: &Instance, kind: &str, subject: &str, severity: &str) -> String {
-    let mut found = None;
-    wait_for(&format!("{kind} {subject}"), || {
-        let (code, rows) = status(instance);
-        found = finding(&rows, kind, subject).map(|row| (code, row));
-        found.is_some()
-    });
-    let (code, row) = found.expect("it was found");
-    assert_eq!(text(&row, "severity"), severity, "{row:?}");
-    let least = match severity {
-        "CRITICAL" => 2,
-        "WARNING" => 1,
-        _ => 0,
-    };
-    assert!(code >= least, "exit code {code} for {row:?}");
-    let remedy = text(&row, "remedy");
-    let Finished { out, code, .. } = instance.plinth(["status"]);
-    assert!(code.is_some_and(|code| (least..3).contains(&code)), "exit code {code:?}: {out}");
-    let line = format!("{severity:<16}{kind}");
-    assert!(out.contains(&line) && out.contains(remedy), "{line}, {remedy}: {out}");
-    let in_view = instance.query(&format!(
-        "SELECT remedy FROM v$asm_health WHERE kind = '{kind}' AND severity = '{severity}'"
-    ));
-    assert!(in_view.iter().any(|row| text(row, "remedy") == remedy), "{remedy}: {in_view:?}");
-    remedy.to_owned()
-}
-
-/// Waits until a finding is gone.
-#[track_caller]
-fn gone(instance: &Instance, kind: &str, subject: &str) {
-    let mut last = Vec::new();
-    wait_for(&format!("no {kind} {subject}"), || {
-        last = status(instance).1;
-        finding(&last, kind, subject).is_none()
-    });
-}
-
-/// Carries out what a finding names.
-#[track_caller]
-fn carry_out(instance: &Instance, remedy: &str) {
-    assert!(!remedy.is_empty(), "it names no statement");
-    match remedy.starts_with("kill ") {
-        true => drop(shell(remedy).ok()),
-        false => drop(instance.sql(remedy)),
-    }
-}
-
-/// Sees a finding, follows it, and sees it go.
-#[track_caller]
-fn mended(instance: &Instance, kind: &str, subject: &str, severity: &str) -> String {
-    let remedy = seen(instance, kind, subject, severity);
-    carry_out(instance, &remedy);
-    gone(instance, kind, subject);
-    remedy
-}
-
-/// The first line, for a plugin.
-fn first_line(said: &Finished) -> &str {
-    said.out.lines().next().unwrap_or_default()
-}
+use std::{fs, io::Write, os::unix::fs::symlink, path::Path, thread, time::Instant};
 
 /// Disks and failure groups of a mirrored group.
 #[test]
@@ -164,11 +64,16 @@ fn each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names() {
     instance.sql("ALTER DISKGROUP data DROP DISKS IN FAILGROUP f2");
     let remedy = mended(&instance, "PREFERRED", "DATA.F2", "WARNING");
     assert!(remedy.ends_with("= 'DATA.F1'"), "{remedy}");
-
-    // The group is older than a minute by then, or soon will be.
-    instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'scrub_reminder' = '1m'");
-    mended(&instance, "SCRUB", "", "WARNING");
     instance.check("DATA");
+}
+
+/// A minute after it was made, no scrub has read the group.
+pub(super) fn a_group_that_was_never_scrubbed_is_seen() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'scrub_reminder' = '1m'");
+    assert_eq!(status(&instance).0, 0);
+    mended(&instance, "SCRUB", "", "WARNING");
 }
 
 /// Ways in which a group is mounted, and not mounted.
@@ -222,33 +127,24 @@ fn a_group_without_mirrors_is_led_to_mirrors() {
 
 /// A disk that hangs, one with errors, an engine that is stopped, and one that is dead: each is
 /// shown before monitoring gives up.
-#[test]
-fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
+pub(super) fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
     let mut instance = Instance::new();
     instance.add_fault_disk("f0d0", 256 * MIB);
-    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "'disk_timeout' = '2'");
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
     let mount = instance.mount("DATA");
     fs::write(mount.join("table"), vec![1; 1 << 20]).expect("written");
 
-    let in_time = |kind: &str, subject: &str, severity: &str| {
-        let mut said = None;
-        wait_for(kind, || {
-            let began = Instant::now();
-            let (_, rows) = status(&instance);
-            assert!(began.elapsed() < PATIENCE, "an answer took {:?}", began.elapsed());
-            said = finding(&rows, kind, subject);
-            said.is_some()
-        });
-        assert_eq!(text(&said.expect("it was found"), "severity"), severity);
-    };
-
+    let began = Instant::now();
     instance.faulty("f0d0").hang();
     let path = mount.join("table");
     let writing = thread::spawn(move || {
         let mut file = fs::File::options().write(true).open(path).expect("open");
         file.write_all(&[2; 8192]).and_then(|()| file.sync_all()).expect("written to the other");
     });
-    in_time("DISK OFFLINE", "DATA_0000", "WARNING");
+    let path_of_it = instance.disk("f0d0").display().to_string();
+    let kinds = ["DISK HUNG", "DISK OFFLINE"].map(|kind| (kind, "DATA_0000"));
+    in_time(&instance, began, &[kinds[0], kinds[1], ("DEVICE SILENT", &path_of_it)]);
+    seen(&instance, "DISK OFFLINE", "DATA_0000", "WARNING");
     writing.join().expect("the writer");
     instance.faulty("f0d0").heal();
     wait_for("the end of what hung", || {
@@ -265,8 +161,9 @@ fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
     instance.wait_until_whole("DATA");
     mended(&instance, "DISK ERRORS", "DATA_0000", "WARNING");
 
+    let began = Instant::now();
     instance.signal_engine("DATA", Signal::STOP);
-    in_time("ENGINE SILENT", "", "CRITICAL");
+    in_time(&instance, began, &[("ENGINE SILENT", "")]);
     mended(&instance, "ENGINE SILENT", "", "CRITICAL");
 
     // No engine can mount the group while its disks are away.
@@ -274,8 +171,9 @@ fn a_hung_disk_and_a_dead_engine_are_shown_in_time() {
     for name in ["f0d0", "f1d0"] {
         fs::rename(instance.disk(name), aside(name)).expect("taken away");
     }
+    let began = Instant::now();
     instance.kill_engine("DATA");
-    in_time("NO ENGINE", "", "CRITICAL");
+    in_time(&instance, began, &[("NO ENGINE", "")]);
     let remedy = seen(&instance, "NO ENGINE", "", "CRITICAL");
     for name in ["f0d0", "f1d0"] {
         fs::rename(aside(name), instance.disk(name)).expect("brought back");
@@ -303,4 +201,117 @@ fn a_full_pool_is_seen() {
     instance.pool("pool0").make_room();
     writing.join().expect("the writer");
     gone(&instance, "DISK FULL", "DATA_0000");
+}
+
+/// The group is full, and links fill what the catalog has. Disks help, and so does removing.
+#[test]
+fn a_catalog_near_its_limit_is_seen() {
+    let instance = Instance::new();
+    let size = 64 * MIB;
+    instance.create_group("data", "NORMAL", &[&[size], &[size]], "");
+    let mount = instance.mount("DATA");
+    let fill = |name: &str| {
+        let mut file = fs::File::create(mount.join(name)).expect("a file");
+        let megabyte = vec![1; 1 << 20];
+        let written = (0..4 * size / MIB).take_while(|_| file.write_all(&megabyte).is_ok());
+        assert!(written.count() as u64 <= 2 * size / MIB, "the group is not full");
+        let _ = file.sync_all();
+    };
+    // Each has a page of the catalog.
+    let link = |number: u32| symlink("x".repeat(4000), mount.join(format!("link{number}")));
+    let is_short = || {
+        let left = instance.query("SELECT catalog_left FROM v$asm_protection");
+        left.iter().any(|row| !row["catalog_left"].is_null())
+    };
+    fill("table");
+    let mut links = 0..20_000;
+    while !is_short() {
+        links.by_ref().take(20).for_each(|number| link(number).expect("the catalog has room"));
+    }
+    seen(&instance, "SPACE", "", "CRITICAL");
+    assert_eq!(seen(&instance, "CATALOG", "", "WARNING"), "", "there is no disk");
+    instance.add_disk("spare0", size);
+    instance.add_disk("spare1", size);
+    let remedy = mended(&instance, "CATALOG", "", "WARNING");
+    assert!(remedy.contains("FAILGROUP F0") && remedy.contains("FAILGROUP F1"), "{remedy}");
+    gone(&instance, "SPACE", "");
+    instance.wait_until_whole("DATA");
+
+    fill("table2");
+    let made: Vec<u32> = links.take_while(|number| link(*number).is_ok()).collect();
+    seen(&instance, "CATALOG", "", "CRITICAL");
+    let left = "SELECT value FROM v$asm_health WHERE kind = 'CATALOG'";
+    assert!(instance.number(left) < 4096.0, "a link was refused although there is room for it");
+    for number in made {
+        fs::remove_file(mount.join(format!("link{number}"))).expect("removed");
+    }
+    gone(&instance, "CATALOG", "");
+    instance.check("DATA");
+}
+
+/// Two of three failure groups fail at once: writes wait until they are back.
+#[test]
+fn writes_that_wait_for_voters_are_seen() {
+    let mut instance = Instance::new();
+    let size = 256 * MIB;
+    for disk in ["f0d0", "f1d0"] {
+        instance.add_fault_disk(disk, size);
+    }
+    instance.create_group("data", "NORMAL", &[&[size], &[size], &[size]], "");
+    let path = instance.mount("DATA").join("table");
+    fs::write(&path, vec![1; 16 << 20]).expect("written");
+    for disk in ["f0d0", "f1d0"] {
+        instance.faulty(disk).fail();
+    }
+    let writing = thread::spawn(move || {
+        // It may get an error: two mirrors have failed.
+        let _ = fs::write(path, vec![2; 16 << 20]);
+    });
+    assert_eq!(seen(&instance, "WRITES WAIT", "", "CRITICAL"), "");
+    for disk in ["f0d0", "f1d0"] {
+        instance.faulty(disk).heal();
+    }
+    gone(&instance, "WRITES WAIT", "");
+    writing.join().expect("the writer");
+    instance.sql("ALTER DISKGROUP data ONLINE ALL");
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+}
+
+/// A program with another name for a column of a view that the instance needs.
+fn of_another_version(program: &Path) -> Vec<u8> {
+    let mut bytes = fs::read(program).expect("the program");
+    let (column, other) = (b"voters_reached", b"voters_touched");
+    let places = bytes.windows(column.len()).enumerate().filter(|(_, part)| *part == column);
+    let places: Vec<usize> = places.map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the program has no such column");
+    for at in places {
+        bytes[at..at + other.len()].copy_from_slice(other);
+    }
+    bytes
+}
+
+/// The program is replaced, and an engine of the one before goes on.
+#[test]
+fn an_engine_of_another_version_is_seen() {
+    let home = tempfile::tempdir().expect("a directory");
+    let program = home.path().join("plinth");
+    let install = |bytes: &[u8]| {
+        let next = home.path().join("next");
+        fs::write(&next, bytes).expect("written");
+        shell(r#"chmod 755 "$1" && mv "$1" "$2""#).arg(&next).arg(&program).ok();
+    };
+    install(&of_another_version(&plinth_tests::binary()));
+    let mut instance = Instance::of(program.clone(), &[]);
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    assert_eq!(status(&instance).0, 0, "the other version is well by itself");
+    let engine = instance.engine("DATA");
+    instance.kill_instance();
+    install(&fs::read(plinth_tests::binary()).expect("the program"));
+    instance.start();
+    assert_eq!(instance.engine("DATA"), engine, "it goes on");
+    let remedy = mended(&instance, "ENGINE REFUSES", "", "WARNING");
+    assert_eq!(remedy, "plinth upgrade DATA");
+    assert_ne!(instance.engine("DATA"), engine);
+    assert_eq!(status(&instance).0, 0);
 }
