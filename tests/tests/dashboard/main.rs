@@ -151,7 +151,9 @@ fn a_disk_that_hangs_is_told_and_so_is_its_end() {
         let mut file = fs::File::options().write(true).open(file).expect("open");
         file.write_all(&bytes(2, 8192)).and_then(|()| file.sync_all()).expect("written in the end");
     });
-    let hangs = format!("{row}.textContent.includes('ONLINE, has not answered for')");
+    let hangs = format!(
+        "{row}.dataset.mode === 'ONLINE' && {row}.textContent.includes('has not answered for')"
+    );
     see(&mut browser, "the silence of the disk", &hangs);
     see(&mut browser, "the finding", &shows("DISK HUNG LAME"));
     browser.keep_screenshot("dashboard-hung");
