@@ -352,7 +352,7 @@ const FOLLOWED: &[(&str, &str)] = &[
         "a_group_without_mirrors_is_led_to_mirrors, of status.rs",
     ),
     (
-        "ALTER DISKGROUP {group} ADD FAILGROUP {failure_group} DISK {}",
+        "ALTER DISKGROUP {group} ADD {}",
         "each_finding_of_a_mirrored_group_is_mended_by_the_statement_that_it_names, of status.rs",
     ),
     (

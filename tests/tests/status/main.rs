@@ -110,8 +110,8 @@ fn first_line(said: &Finished) -> &str {
     said.out.lines().next().unwrap_or_default()
 }
 
-/// Waits for one of several findings, each a kind and a subject, of a case that began at `began`: it
-/// has to be shown in time.
+/// Waits for one of several findings, each a kind and a subject, of a case that began at
+/// `began`. It has to be shown in time.
 #[track_caller]
 fn in_time(instance: &Instance, began: Instant, kinds: &[(&str, &str)]) {
     wait_for("a finding", || {

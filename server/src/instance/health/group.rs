@@ -206,7 +206,7 @@ fn protection(group: &str, facts: &GroupFacts, row: &Row, host: &HostFacts) -> V
     let mut all = Vec::new();
     if row.is("writes_wait") {
         let detail = format!(
-            "{} of {} voters can be written, and writes wait until half of them can. Bring the disks back: they are tried every second, and writes go on by themselves. If they are lost for good: ALTER DISKGROUP {group} DISMOUNT FORCE, then MOUNT FORCE",
+            "{} of {} voters can be written, and writes wait until half of them can. Bring the disks back: they are tried every second, and writes go on by themselves. If they are lost for good: DISMOUNT FORCE, then MOUNT FORCE",
             row.number("voters_reached"),
             row.number("voters")
         );
