@@ -3,26 +3,8 @@
 //!
 //! The packages are made of the program under test, once with a lower version number.
 
-use plinth_tests::{FreshRoot, Instance, MIB, binary, shell, wait_for};
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
-
-/// Makes a package of the program under test. Returns the path of the file.
-fn build(kind: &str, version: &str, output: &Path) -> PathBuf {
-    let script =
-        r#""$1/../packaging/build" --fast --program "$2" --version "$3" --output "$4" "$5""#;
-    let made = shell(script)
-        .arg(env!("CARGO_MANIFEST_DIR"))
-        .arg(binary())
-        .arg(version)
-        .arg(output)
-        .arg(kind)
-        .ok();
-    PathBuf::from(made.trim())
-}
+use plinth_tests::{FreshRoot, Instance, MIB, binary, build_package as build, shell, wait_for};
+use std::{collections::BTreeSet, fs, path::Path};
 
 fn has(tool: &str) -> bool {
     let found = shell("command -v \"$1\"").arg(tool).finish().code == Some(0);

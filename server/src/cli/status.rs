@@ -46,6 +46,13 @@ pub(super) struct Status {
     group: Option<String>,
 }
 
+impl Status {
+    /// Of one group.
+    pub(super) fn of(group: &str) -> Self {
+        Self { group: Some(group.to_owned()) }
+    }
+}
+
 /// How it is, by Nagios's exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {

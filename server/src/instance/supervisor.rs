@@ -20,6 +20,7 @@ use super::{
     Instance,
     devices::Device,
     launch::{GONE, died_of_itself},
+    systemd,
 };
 use crate::engine::{
     client::Client,
@@ -565,10 +566,13 @@ impl Instance {
     fn noticed(&self, group: &str, notice: &Notice) {
         match notice {
             // By `umount`, and not through the instance: the directory shall not be mounted any
-            // more.
+            // more, unless the host unmounts all because it shuts down.
             Notice::Unmounted(mount_point) => {
                 let own = self.group_lock(group);
                 let Ok(_held) = own.try_lock() else { return };
+                if systemd::host_stops() {
+                    return;
+                }
                 self.devices.remove(mount_point);
                 self.remember_or_say(group, |state| {
                     if let Some(entry) = state.groups.get_mut(group) {
