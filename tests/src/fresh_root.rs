@@ -21,6 +21,8 @@ use std::{
 
 /// How long the base may take to be made.
 const BASE: Duration = Duration::from_secs(1200);
+/// The exit status of a `systemd-nspawn` whose system boots again.
+const REBOOTS: i32 = 133;
 /// Packages that can be installed: those that ours recommends, and a database.
 const CACHED: &str = "logrotate postgresql-client udev postgresql";
 
@@ -30,13 +32,8 @@ pub struct FreshRoot {
     nspawn: Option<Child>,
     /// Its first process, as this host numbers it.
     leader: u32,
-}
-
-/// The first process of the system that this `systemd-nspawn` runs; 0: there is none.
-fn first_process(nspawn: u32) -> u32 {
-    let children = fs::read_to_string(format!("/proc/{nspawn}/task/{nspawn}/children"));
-    let first = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
-    first.unwrap_or_default()
+    /// Options of `systemd-nspawn` for devices of this host.
+    devices: Vec<String>,
 }
 
 /// The base, made if it is not there.
@@ -90,23 +87,12 @@ impl FreshRoot {
         let script = r#"
             mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" overlay "$2/root"
         "#;
-        let mut system = Self { home, nspawn: None, leader: 0 };
+        let devices =
+            devices.iter().map(|(path, name)| format!("--bind={}:{name}", path.display()));
+        let devices = devices.collect();
+        let mut system = Self { home, nspawn: None, leader: 0, devices };
         shell(script).arg(&base).arg(system.home.path()).ok();
-        let log = fs::File::create(system.home.path().join("boot.log")).expect("a log");
-        let nspawn = Command::new("systemd-nspawn")
-            .args(["--quiet", "--register=no", "--keep-unit", "--private-network", "--boot"])
-            .args(["--bind=/dev/fuse", "--capability=all", "--console=pipe", "--resolv-conf=off"])
-            .args(devices.iter().map(|(path, name)| format!("--bind={}:{name}", path.display())))
-            .arg(format!("--machine={}", system.name()))
-            .arg("--directory")
-            .arg(system.root())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn();
-        let nspawn = nspawn.expect("systemd-nspawn; ./test installs it");
-        system.nspawn = Some(nspawn);
-        system.wait_for_boot(0);
+        system.start();
         system
     }
 
@@ -115,21 +101,49 @@ impl FreshRoot {
     /// # Panics
     /// If it does not come up.
     pub fn reboot(&mut self) {
-        let former = self.leader;
         self.run("systemctl reboot");
-        self.wait_for_boot(former);
+        let mut ended = None;
+        wait_for("the fresh system to shut down", || {
+            let nspawn = self.nspawn.as_mut().expect("it runs");
+            ended = nspawn.try_wait().expect("a child");
+            ended.is_some()
+        });
+        self.leader = 0;
+        // With --keep-unit systemd-nspawn has its caller start it again.
+        assert_eq!(ended.and_then(|ended| ended.code()), Some(REBOOTS), "{}", self.log());
+        self.start();
     }
 
-    /// Waits until it runs. `former`: its first process before that.
-    fn wait_for_boot(&mut self, former: u32) {
+    /// What it has written to its console.
+    fn log(&self) -> String {
+        fs::read_to_string(self.home.path().join("boot.log")).unwrap_or_default()
+    }
+
+    fn start(&mut self) {
+        let log = self.home.path().join("boot.log");
+        let log = fs::File::options().create(true).append(true).open(log).expect("a log");
+        let nspawn = Command::new("systemd-nspawn")
+            .args(["--quiet", "--register=no", "--keep-unit", "--private-network", "--boot"])
+            .args(["--bind=/dev/fuse", "--capability=all", "--console=pipe", "--resolv-conf=off"])
+            .args(&self.devices)
+            .arg(format!("--machine={}", self.name()))
+            .arg("--directory")
+            .arg(self.root())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn();
+        let nspawn = nspawn.expect("systemd-nspawn; ./test installs it");
+        let pid = nspawn.id();
+        self.nspawn = Some(nspawn);
         wait_for("the fresh system to boot", || {
-            let nspawn = self.nspawn.as_mut().expect("just started");
-            let (pid, ended) = (nspawn.id(), nspawn.try_wait());
-            let log = || fs::read_to_string(self.home.path().join("boot.log"));
-            assert!(matches!(ended, Ok(None)), "it ended: {}", log().unwrap_or_default());
-            self.leader = first_process(pid);
+            let ended = self.nspawn.as_mut().expect("just started").try_wait();
+            assert!(matches!(ended, Ok(None)), "it ended: {}", self.log());
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let first = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+            self.leader = first.unwrap_or_default();
             // It ends with 1 if a unit of the base failed, which does not matter here.
-            ![0, former].contains(&self.leader)
+            self.leader != 0
                 && ["running", "degraded"].contains(
                     &self.enter("systemctl is-system-running || true").finish().out.trim(),
                 )
