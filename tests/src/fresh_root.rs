@@ -114,7 +114,7 @@ impl FreshRoot {
         self.start();
     }
 
-    /// What it has written to its console.
+    /// The text of its console.
     fn log(&self) -> String {
         fs::read_to_string(self.home.path().join("boot.log")).unwrap_or_default()
     }

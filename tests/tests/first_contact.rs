@@ -4,7 +4,7 @@
 //! The database stays there while a disk fails and comes back, while the package is upgraded, and
 //! when the system boots again.
 
-use plinth_tests::{FaultDisk, FreshRoot, GIB, LoopDisk, MIB, build_package, shell, wait_for};
+use plinth_tests::{FaultDisk, FreshRoot, GIB, LoopDisk, build_package, wait_for};
 use std::{
     collections::BTreeSet,
     fs,
@@ -84,7 +84,7 @@ impl Host {
         self.system.run("cat /run/plinth/engine.DATA.pid")
     }
 
-    /// What `plinth status` says when it ends with this code.
+    /// The output of `plinth status`, which has to end with this code.
     #[track_caller]
     fn status(&self, code: i32) -> String {
         let said = self.system.attempt("plinth status");
@@ -189,16 +189,18 @@ fn is_upgraded(host: &Host) {
     wait_for("all to be well", || host.system.attempt("plinth status").code == Some(0));
 }
 
+/// A second cluster is on a directory of which systemd does not know that the cluster needs it.
 fn boots_again(host: &mut Host) {
     let transactions = host.bench_ends();
+    host.system.run("mkdir -m 0 /data && plinth mount DATA /data");
+    host.system.run("pg_createcluster $(ls /usr/lib/postgresql) fast -d /data/fast --start");
     host.system.reboot();
     let ordered = host.system.run("systemctl show -P After 'postgresql@*.service'");
-    assert!(ordered.contains("plinth.service"), "{ordered}");
+    let is_after = |line: &&str| line.split(' ').any(|unit| unit == "plinth.service");
+    assert_eq!(ordered.lines().filter(is_after).count(), 2, "{ordered}");
     let unit = "systemctl list-units --state=active --plain --no-legend 'postgresql@*.service'";
     let active = host.system.run(unit);
-    assert!(active.contains("postgresql@"), "{active}");
+    assert_eq!(active.lines().count(), 2, "{active}");
     assert_eq!(host.transactions(), transactions);
     host.status(0);
-    let recovered = host.system.run("journalctl -q -b -t postgres --no-pager || true");
-    assert!(!recovered.contains("PANIC"), "{recovered}");
 }

@@ -255,7 +255,7 @@ fn make_mount_point(directory: &Path) -> io::Result<()> {
     if let Some(parent) = directory.parent() {
         fs::create_dir_all(parent)?;
     }
-    match DirBuilder::new().mode(0).create(directory) {
+    match DirBuilder::new().mode(0o000).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
