@@ -189,10 +189,13 @@ fn is_upgraded(host: &Host) {
     wait_for("all to be well", || host.system.attempt("plinth status").code == Some(0));
 }
 
-/// A second cluster is on a directory of which systemd does not know that the cluster needs it.
+/// A second cluster is on a directory of which systemd does not know that the cluster needs it. And
+/// a directory that no program uses is unmounted first when the system shuts down, while the
+/// instance still waits for the end of the clusters.
 fn boots_again(host: &mut Host) {
     let transactions = host.bench_ends();
-    host.system.run("mkdir -m 0 /data && plinth mount DATA /data");
+    host.system.run("mkdir -m 0 /data /idle && plinth mount DATA /data");
+    host.system.run("plinth mount DATA /idle");
     host.system.run("pg_createcluster $(ls /usr/lib/postgresql) fast -d /data/fast --start");
     host.system.reboot();
     let ordered = host.system.run("systemctl show -P After 'postgresql@*.service'");
@@ -202,5 +205,6 @@ fn boots_again(host: &mut Host) {
     let active = host.system.run(unit);
     assert_eq!(active.lines().count(), 2, "{active}");
     assert_eq!(host.transactions(), transactions);
+    host.system.run("mountpoint /idle");
     host.status(0);
 }

@@ -20,7 +20,6 @@ use super::{
     Instance,
     devices::Device,
     launch::{GONE, died_of_itself},
-    systemd,
 };
 use crate::engine::{
     client::Client,
@@ -566,13 +565,10 @@ impl Instance {
     fn noticed(&self, group: &str, notice: &Notice) {
         match notice {
             // By `umount`, and not through the instance: the directory shall not be mounted any
-            // more, unless the host unmounts all because it shuts down.
+            // more.
             Notice::Unmounted(mount_point) => {
                 let own = self.group_lock(group);
                 let Ok(_held) = own.try_lock() else { return };
-                if systemd::host_stops() {
-                    return;
-                }
                 self.devices.remove(mount_point);
                 self.remember_or_say(group, |state| {
                     if let Some(entry) = state.groups.get_mut(group) {

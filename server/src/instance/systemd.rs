@@ -24,14 +24,10 @@ use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
     os::unix::ffi::OsStrExt,
-    path::Path,
-    process::{Command, Stdio},
 };
 
 /// The socket on which the manager listens.
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// Is there if systemd is the host's manager (sd_booted(3)).
-const MANAGER: &str = "/run/systemd/system";
 /// Variables that are only for the process that the manager started.
 pub(super) const OURS: [&str; 4] = [SOCKET, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// The exit status with which `plinth shutdown` ends an instance that a manager has started. The
@@ -82,18 +78,6 @@ pub(crate) fn ready() {
 /// The exit status of an instance that was asked to shut down. Without a manager it is success.
 pub(super) fn status_after_shutdown() -> i32 {
     if env::var_os(SOCKET).is_some() { SHUT_DOWN } else { 0 }
-}
-
-/// Whether the host is being shut down, as far as its service manager says. Then a mount that goes
-/// away is the host's work, and no wish of an operator.
-pub(super) fn host_stops() -> bool {
-    if !Path::new(MANAGER).exists() {
-        return false;
-    }
-    let mut command = Command::new("systemctl");
-    command.arg("is-system-running").stdin(Stdio::null()).stderr(Stdio::null());
-    // It ends with 1 in each state but `running`.
-    command.output().is_ok_and(|said| said.stdout.trim_ascii() == b"stopping")
 }
 
 /// Has the manager keep a descriptor under a name. The manager drops it by itself when it is of no
