@@ -20,7 +20,7 @@ pub fn serve(options: Options) -> ExitCode {
     process::raise_descriptors();
     match listen(options, stored) {
         Ok((instance, _lock)) => {
-            systemd::ready();
+            instance.tell_manager_when_mounted();
             let dir = instance.paths().dir().display();
             stdio::print(&format!("plinth: ready, psql -h {dir}\n"));
             process::wait_for_end();

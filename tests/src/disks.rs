@@ -61,6 +61,12 @@ impl FaultDisk {
         Self { path: link.to_owned(), data, switch, mount, server, front }
     }
 
+    /// A disk of no instance, with all of its parts in `home`.
+    #[must_use]
+    pub fn alone(home: &Path, name: &str, size: u64) -> Self {
+        Self::new(home, &home.join(name), name, size)
+    }
+
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -125,6 +131,19 @@ impl LoopDisk {
             .and_then(|file| file.set_len(size))
             .expect("file under a loop device");
         let mut disk = Self { device: None, file: file.to_owned(), sector };
+        disk.attach();
+        disk
+    }
+
+    /// A block device over a disk that can fail: its I/O fails with the disk's.
+    ///
+    /// # Panics
+    /// If the kernel gives none.
+    #[must_use]
+    pub fn over(disk: &FaultDisk) -> Self {
+        crate::need_root();
+        let file = fs::canonicalize(disk.path()).expect("the disk is there");
+        let mut disk = Self { device: None, file, sector: 512 };
         disk.attach();
         disk
     }

@@ -2,6 +2,8 @@
 //!
 //!   1. `debootstrap` makes the base once and keeps it beside the build: it takes minutes and needs
 //!      Debian's archive. It is the release of this host, so that a program built here runs there.
+//!      The packages that tests install in it are fetched at the same time, into apt's own cache: a
+//!      fresh system has no network, and `apt install` works as if it had.
 //!   2. Each test gets an overlay of the base: changes are its own and are gone with it.
 //!   3. `systemd-nspawn` boots it, with `/dev/fuse` and its own network.
 //!   4. Programs enter it by the namespaces of its first process.
@@ -19,6 +21,10 @@ use std::{
 
 /// How long the base may take to be made.
 const BASE: Duration = Duration::from_secs(1200);
+/// The exit status of a `systemd-nspawn` whose system boots again.
+const REBOOTS: i32 = 133;
+/// Packages that can be installed: those that ours recommends, and a database.
+const CACHED: &str = "logrotate postgresql-client udev postgresql";
 
 /// A booted system.
 pub struct FreshRoot {
@@ -26,6 +32,8 @@ pub struct FreshRoot {
     nspawn: Option<Child>,
     /// Its first process, as this host numbers it.
     leader: u32,
+    /// Options of `systemd-nspawn` for devices of this host.
+    devices: Vec<String>,
 }
 
 /// The base, made if it is not there.
@@ -35,16 +43,22 @@ fn base() -> PathBuf {
     // Tests that need it at the same time make it once.
     let script = r#"
         exec 9> "$1.lock"; flock 9
-        [ ! -e "$1/usr/lib/systemd/systemd" ] || exit 0
+        [ "$(cat "$1/root/cached" 2>/dev/null)" != "$2" ] || exit 0
         . /etc/os-release
         rm -rf --one-file-system "$1" "$1.new"
         debootstrap --variant=minbase --include=systemd,systemd-sysv,procps \
             "$VERSION_CODENAME" "$1.new" \
             || { tail -5 "$1.new/debootstrap/debootstrap.log"; exit 1; }
         rm -rf "$1.new"/var/cache/apt/archives/*.deb
+        cp /etc/resolv.conf "$1.new/etc/resolv.conf"
+        root=$1.new
+        apt() { DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get -q -y "$@"; }
+        apt update
+        apt install --download-only $2
+        echo "$2" > "$1.new/root/cached"
         mv "$1.new" "$1"
     "#;
-    shell(script).arg(&base).finish_within(BASE).ok();
+    shell(script).arg(&base).arg(CACHED).finish_within(BASE).ok();
     base
 }
 
@@ -55,6 +69,15 @@ impl FreshRoot {
     /// If the base cannot be made, or does not boot.
     #[must_use]
     pub fn boot() -> Self {
+        Self::boot_with(&[])
+    }
+
+    /// Boots one with devices of this host, each with its path inside.
+    ///
+    /// # Panics
+    /// If the base cannot be made, or does not boot.
+    #[must_use]
+    pub fn boot_with(devices: &[(&Path, &str)]) -> Self {
         need_root();
         let base = base();
         let home = tempfile::Builder::new().prefix("plinth-root.").tempdir().expect("a directory");
@@ -64,36 +87,67 @@ impl FreshRoot {
         let script = r#"
             mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" overlay "$2/root"
         "#;
-        let mut system = Self { home, nspawn: None, leader: 0 };
+        let devices =
+            devices.iter().map(|(path, name)| format!("--bind={}:{name}", path.display()));
+        let devices = devices.collect();
+        let mut system = Self { home, nspawn: None, leader: 0, devices };
         shell(script).arg(&base).arg(system.home.path()).ok();
-        let log = fs::File::create(system.home.path().join("boot.log")).expect("a log");
+        system.start();
+        system
+    }
+
+    /// Boots it again, as an operator would. All processes end, and `/run` is empty.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn reboot(&mut self) {
+        self.run("systemctl reboot");
+        let mut ended = None;
+        wait_for("the fresh system to shut down", || {
+            let nspawn = self.nspawn.as_mut().expect("it runs");
+            ended = nspawn.try_wait().expect("a child");
+            ended.is_some()
+        });
+        self.leader = 0;
+        // With --keep-unit systemd-nspawn has its caller start it again.
+        assert_eq!(ended.and_then(|ended| ended.code()), Some(REBOOTS), "{}", self.log());
+        self.start();
+    }
+
+    /// The text of its console.
+    fn log(&self) -> String {
+        fs::read_to_string(self.home.path().join("boot.log")).unwrap_or_default()
+    }
+
+    fn start(&mut self) {
+        let log = self.home.path().join("boot.log");
+        let log = fs::File::options().create(true).append(true).open(log).expect("a log");
         let nspawn = Command::new("systemd-nspawn")
             .args(["--quiet", "--register=no", "--keep-unit", "--private-network", "--boot"])
             .args(["--bind=/dev/fuse", "--capability=all", "--console=pipe", "--resolv-conf=off"])
-            .arg(format!("--machine={}", system.name()))
+            .args(&self.devices)
+            .arg(format!("--machine={}", self.name()))
             .arg("--directory")
-            .arg(system.root())
+            .arg(self.root())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))
             .stderr(log)
             .spawn();
         let nspawn = nspawn.expect("systemd-nspawn; ./test installs it");
         let pid = nspawn.id();
-        system.nspawn = Some(nspawn);
+        self.nspawn = Some(nspawn);
         wait_for("the fresh system to boot", || {
-            let ended = system.nspawn.as_mut().expect("just started").try_wait();
-            let log = || fs::read_to_string(system.home.path().join("boot.log"));
-            assert!(matches!(ended, Ok(None)), "it ended: {}", log().unwrap_or_default());
+            let ended = self.nspawn.as_mut().expect("just started").try_wait();
+            assert!(matches!(ended, Ok(None)), "it ended: {}", self.log());
             let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
             let first = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
-            system.leader = first.unwrap_or_default();
+            self.leader = first.unwrap_or_default();
             // It ends with 1 if a unit of the base failed, which does not matter here.
-            system.leader != 0
+            self.leader != 0
                 && ["running", "degraded"].contains(
-                    &system.enter("systemctl is-system-running || true").finish().out.trim(),
+                    &self.enter("systemctl is-system-running || true").finish().out.trim(),
                 )
         });
-        system
     }
 
     fn name(&self) -> String {

@@ -3,26 +3,8 @@
 //!
 //! The packages are made of the program under test, once with a lower version number.
 
-use plinth_tests::{FreshRoot, Instance, MIB, binary, shell, wait_for};
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
-
-/// Makes a package of the program under test. Returns the path of the file.
-fn build(kind: &str, version: &str, output: &Path) -> PathBuf {
-    let script =
-        r#""$1/../packaging/build" --fast --program "$2" --version "$3" --output "$4" "$5""#;
-    let made = shell(script)
-        .arg(env!("CARGO_MANIFEST_DIR"))
-        .arg(binary())
-        .arg(version)
-        .arg(output)
-        .arg(kind)
-        .ok();
-    PathBuf::from(made.trim())
-}
+use plinth_tests::{FreshRoot, Instance, MIB, binary, build_package as build, shell, wait_for};
+use std::{collections::BTreeSet, fs, path::Path};
 
 fn has(tool: &str) -> bool {
     let found = shell("command -v \"$1\"").arg(tool).finish().code == Some(0);
@@ -248,6 +230,9 @@ fn setup_makes_and_mounts_a_group_by_four_questions() {
     let lose = format!("all of it\n{}", instance.disk("c").display());
     let refused = setup(&lose, "").refused();
     assert!(refused.contains("is no disk of the list"), "{refused}");
+    let files = format!("--disks 1 --group own --mount {}", instance.path("disks").display());
+    let refused = setup("yes\n", &files).refused();
+    assert!(refused.contains("is no empty directory"), "{refused}");
     let third = format!("--disks {} --group lost --mount none", instance.disk("c").display());
     let said = setup("yes\n", &(third.clone() + " --yes"));
     assert!(said.out.contains("LOST: ") && said.out.contains("Nothing was done"), "{said}");
@@ -350,6 +335,93 @@ fn the_rpm_has_the_files_of_the_deb() {
             assert!(scripts.contains(line), "{name}: {line}");
         }
     }
+}
+
+/// What a package needs: the names of Debian, and those of systems with rpm. `*` is a version.
+const NEEDS: [(&str, &str); 3] = [
+    ("libc6 (>= *)", "libc.so.6(GLIBC_*)(64bit)"),
+    ("libgcc-s1", "libgcc_s.so.1()(64bit)"),
+    ("passwd", "shadow-utils"),
+];
+const RECOMMENDS: [(&str, &str); 3] =
+    [("logrotate", "logrotate"), ("postgresql-client", "postgresql"), ("udev", "systemd-udev")];
+
+/// The .rpm is installed into a root with `rpm --root`, without a warning, and needs the same as
+/// the .deb. Its instance runs there. Removed, it leaves none of its files and directories.
+#[test]
+fn the_rpm_needs_what_the_deb_needs_and_is_installed_and_removed_in_a_root() {
+    if !has("rpmbuild") {
+        return;
+    }
+    let packages = tempfile::tempdir().expect("a directory");
+    let (deb, rpm) =
+        (build("deb", "0.1.0", packages.path()), build("rpm", "0.1.0", packages.path()));
+    let field = |name: &str| shell(r#"dpkg-deb -f "$1" "$2""#).arg(&deb).arg(name).ok();
+    let query = |what: &str| shell(r#"rpm -qp "$2" "$1" | sort -u"#).arg(&rpm).arg(what).ok();
+    let own = |line: &&str| !line.starts_with("rpmlib(") && *line != "/bin/sh";
+    for (name, what, table) in
+        [("Depends", "--requires", NEEDS), ("Recommends", "--recommends", RECOMMENDS)]
+    {
+        let (in_deb, in_rpm) = (field(name), query(what));
+        let version = in_deb
+            .split_once("libc6 (>= ")
+            .map_or("", |(_, rest)| rest.split(')').next().expect("the parenthesis ends"));
+        let expected: BTreeSet<String> = in_deb
+            .trim()
+            .split(", ")
+            .map(|need| {
+                let known = table.iter().find(|(deb, _)| deb.replace('*', version) == need);
+                known
+                    .unwrap_or_else(|| panic!("{need} has no name for rpm"))
+                    .1
+                    .replace('*', version)
+            })
+            .collect();
+        let in_rpm: BTreeSet<String> = in_rpm.lines().filter(own).map(str::to_owned).collect();
+        assert_eq!(in_rpm, expected, "{name}");
+    }
+    let system = FreshRoot::boot();
+    // Debian's rpm warns of itself. The database of the root knows no libc.
+    let rpm_in_root = |words: &str| {
+        let script = format!(
+            r#"rpm --root "$1" --dbpath /var/lib/rpm {words} 2>&1 | grep -v '^rpm: ' || true"#
+        );
+        shell(&script).arg(system.root()).arg(&rpm).ok()
+    };
+    assert_eq!(rpm_in_root("--initdb"), "");
+    assert_eq!(rpm_in_root(r#"--nodeps -i "$2""#), "");
+    assert_eq!(rpm_in_root("--nodeps -V plinth"), "");
+    let owned = rpm_in_root("-ql plinth");
+    assert!(owned.lines().count() > 30 && owned.contains("\n/usr/share/plinth\n"), "{owned}");
+    system.run("getent passwd plinth && getent group plinth");
+    system.run("systemctl daemon-reload && systemctl start plinth && plinth lsdg");
+    system.run("systemctl stop plinth");
+    assert_eq!(rpm_in_root("-e plinth"), "");
+    for path in owned.lines() {
+        let left = system.root().join(path.trim_start_matches('/'));
+        assert!(fs::symlink_metadata(&left).is_err(), "{path} is left");
+    }
+}
+
+/// The program of a package has the dashboard that npm has built. Without npm there is none, and
+/// the script that makes packages says so.
+#[test]
+fn the_package_has_the_dashboard() {
+    let packages = tempfile::tempdir().expect("a directory");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let script = r#""$1/packaging/build" --fast --program "$2" --output "$3" deb"#;
+    let made = shell(script).arg(&root).arg(binary()).arg(packages.path()).finish();
+    assert_eq!(made.code, Some(0), "{made}");
+    let Ok(page) = fs::read_to_string(root.join("dashboard/dist/index.html")) else {
+        assert!(made.err.contains("the dashboard is not in"), "{made}");
+        return;
+    };
+    assert!(!made.err.contains("dashboard"), "{made}");
+    // The name of its script has a sum of the contents.
+    let script = page.split('"').find(|word| word.ends_with(".js")).expect("it has a script");
+    let unpack = r#"dpkg-deb -x "$1" "$2" && grep -qaF "$3" "$2/usr/bin/plinth""#;
+    let into = packages.path().join("unpacked");
+    shell(unpack).arg(made.out.trim()).arg(into).arg(script).ok();
 }
 
 /// The script names the word that it does not know, or the program that is missing.

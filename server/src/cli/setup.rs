@@ -6,9 +6,9 @@
 //!   4. The directory for its files.
 //!
 //! Then it shows the statements and the contents that will be lost, and asks whether to go on.
-//! Nothing is written before that. A flag answers its question beforehand. Answers are lines of the
-//! standard input, a terminal or not; where they end before the questions do, nothing is done.
-//! At the end it shows `plinth status` of the new group.
+//! Nothing is written before that. At the end it shows the group's status. A flag answers its
+//! question beforehand. Answers are lines of the standard input, a terminal or not; where they end
+//! before the questions do, nothing is done.
 //!
 //! A disk that holds something else is taken only if the operator types the word `lose`, or gives
 //! `--force`. The engine refuses disks that another program has in use, whatever was answered.
@@ -23,8 +23,9 @@ use crate::{sql_error::SqlError, text};
 use clap::Args;
 use plinth_engine::admin::Value;
 use std::{
-    fs,
+    fs::{self, DirBuilder},
     io::{self, BufRead},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -231,6 +232,35 @@ fn ask(question: &str, default: &str) -> Result<String> {
     Ok(if line.is_empty() { default.to_owned() } else { line.to_owned() })
 }
 
+/// A directory on which the group can be mounted: it is not there yet, or is empty.
+fn mount_point(path: &str) -> Result<PathBuf> {
+    let directory = PathBuf::from(path);
+    if !directory.is_absolute() {
+        return Err(wrong(format!("{path} is no absolute path"), "such as /data, or none"));
+    }
+    let is_free = match fs::read_dir(&directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if !is_free {
+        let text = format!("{path} is no empty directory: its files would be hidden");
+        return Err(wrong(text, "choose another directory, and move what shall be on the group"));
+    }
+    Ok(directory)
+}
+
+/// Makes the directory if it is not there. Programs of other users than root can do nothing in it
+/// while the group is not mounted.
+fn make_mount_point(directory: &Path) -> io::Result<()> {
+    if let Some(parent) = directory.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o000).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
 impl Setup {
     fn plan(&self, listed: &[Disk]) -> Result<Plan> {
         let given = |flag: &Option<String>, question: &str, default: &str| match flag {
@@ -253,10 +283,7 @@ impl Setup {
         let directory = given(&self.mount, "Directory for its files, or none", &default)?;
         let directory = match &*directory {
             "none" => None,
-            path if Path::new(path).is_absolute() => Some(PathBuf::from(path)),
-            path => {
-                return Err(wrong(format!("{path} is no absolute path"), "such as /data, or none"));
-            }
+            path => Some(mount_point(path)?),
         };
         Ok(Plan { sets, group, directory })
     }
@@ -289,7 +316,7 @@ impl Run for Setup {
         }
         context.statement(&plan.statement())?;
         if let Some(directory) = &plan.directory {
-            fs::create_dir_all(directory).map_err(|error| {
+            make_mount_point(directory).map_err(|error| {
                 wrong(
                     format!("{}: {error}", directory.display()),
                     "the disk group is made; mount it elsewhere: plinth mount GROUP DIRECTORY",
@@ -299,7 +326,7 @@ impl Run for Setup {
         }
         print("\n");
         Status::of(&plan.group).run(context)?;
-        // It is done, whatever the status says of a group that mirrors nothing.
+        // The group is made, whatever the status says of one that mirrors nothing.
         context.status = 0;
         Ok(())
     }
@@ -368,6 +395,28 @@ mod tests {
         ] {
             let said = sets(&listed, &all, answer).expect_err(answer).message;
             assert!(said.contains(words), "{answer}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_mount_point_is_empty_or_not_there_and_is_made_so_that_others_cannot_use_it() {
+        use std::os::unix::fs::MetadataExt;
+        let home = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| home.path().join(name).display().to_string();
+        for name in ["", "new/below"] {
+            let there = mount_point(&path(name)).expect(name);
+            make_mount_point(&there).expect(name);
+        }
+        let made = fs::metadata(path("new/below")).expect("it is made");
+        assert_eq!(made.mode() & 0o777, 0);
+        fs::write(home.path().join("file"), "x").expect("written");
+        for (path, words) in [
+            ("data".to_owned(), "no absolute path"),
+            (path(""), "no empty directory"),
+            (path("file"), "no empty directory"),
+        ] {
+            let said = mount_point(&path).expect_err(&path).message;
+            assert!(said.contains(words), "{path}: {said}");
         }
     }
 

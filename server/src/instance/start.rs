@@ -9,6 +9,7 @@ use super::{
     passwords::Passwords,
     preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
+    systemd,
 };
 use crate::{
     alarm::{self, Alarms},
@@ -19,7 +20,7 @@ use crate::{
     tls::Network,
 };
 use plinth_engine::event::Severity;
-use plinth_host::IoChoice;
+use plinth_host::{IoChoice, lock};
 use rustix::{fd::OwnedFd, fs::Mode};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,14 @@ use std::{
     },
     path::Path,
     sync::{Arc, Mutex, atomic::AtomicBool},
+    thread,
+    time::{Duration, Instant},
 };
+
+/// How long the service manager is not told that the instance is ready while a group is not
+/// mounted: for as long as programs wait on the mounts of an engine that died. Less than the 90 s
+/// that systemd gives a unit.
+const MOUNTED_WAIT: Duration = Duration::from_secs(30);
 
 /// The options with which an instance is started.
 #[derive(Debug, Clone)]
@@ -246,6 +254,32 @@ fn listen(path: &Path, looking: Looking) -> io::Result<UnixListener> {
 }
 
 impl Instance {
+    /// Notifies the service manager that the instance is ready when the groups are mounted that
+    /// shall be, or after [`MOUNTED_WAIT`]: units that are ordered after it find their files. The
+    /// sockets answer meanwhile.
+    pub(crate) fn tell_manager_when_mounted(self: &Arc<Self>) {
+        if self.are_mounted() {
+            return systemd::ready();
+        }
+        let (began, instance) = (Instant::now(), Arc::clone(self));
+        let telling = move || {
+            while !instance.are_mounted() && began.elapsed() < MOUNTED_WAIT {
+                thread::sleep(Duration::from_millis(20));
+            }
+            systemd::ready();
+        };
+        if thread::Builder::new().name("ready".into()).spawn(telling).is_err() {
+            systemd::ready();
+        }
+    }
+
+    /// Whether each group that shall be mounted is served, or given up.
+    fn are_mounted(&self) -> bool {
+        let unserved: Vec<String> = lock(&self.unserved).keys().cloned().collect();
+        let supervised = lock(&self.supervised);
+        !unserved.iter().any(|group| supervised.contains(group))
+    }
+
     /// Ends the process with this exit status. Engines go on.
     pub(crate) fn leave(&self, status: i32) -> ! {
         let _ = fs::remove_file(self.paths.postgres());
