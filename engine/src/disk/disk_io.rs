@@ -181,6 +181,8 @@ impl DiskIo<'_> {
         Poll::Ready(match ready!(self.poll_end(context, true)) {
             Some(done) => Some(self.end(done)),
             None if self.roomless.is_some() => None,
+            // It did not take too long: its disk was taken away.
+            None if self.member.disk().is_none() => None,
             None => {
                 let counters = &self.member.counters;
                 let (counter, trouble) = match self.purpose {

@@ -1,7 +1,13 @@
 //! Disks that return after they were offline or missing, and their resyncs.
 
 use super::*;
-use crate::{catalog::Store, extent::data::Data, movement::absent::Question, testing::Faults};
+use crate::{
+    catalog::Store,
+    disk::{disk_errors::Trouble, disk_io::IoResult},
+    extent::data::Data,
+    movement::absent::Question,
+    testing::Faults,
+};
 use futures::FutureExt;
 use plinth_format::{
     Block, Piece,
@@ -1114,5 +1120,24 @@ fn the_catalog_grows_while_a_disk_cannot_vote() {
     assert_eq!(lab.state(2), DiskState::Online);
     lab.online_all();
     assert_eq!(lab.read(node, 0, 40 << 20), pattern(1, 40 << 20));
+    lab.check();
+}
+
+/// I/O in flight on a disk that is taken OFFLINE is given up, and is no timeout of the disk.
+#[test]
+fn a_disk_that_the_operator_takes_offline_has_no_timeouts() {
+    let lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+    let member = lab.member(1);
+    // Where there is nothing.
+    let place = 90 * MIB;
+    lab.disks[1].faults(|faults| faults.hang_in = vec![place..place + 1]);
+    let read = member.start_read(place, plinth_format::BLOCK_SIZE);
+    lab.offline(1);
+    assert!(matches!(block_on(read.result()), IoResult::Overdue));
+    assert_eq!(member.counters.read_timeouts.load(Ordering::Relaxed), 0);
+    let kinds: Vec<_> = member.counters.disk_errors.all().into_iter().map(|one| one.0).collect();
+    assert_eq!(kinds, [Trouble::Offline]);
+    lab.disks[1].heal();
+    lab.online_all();
     lab.check();
 }

@@ -128,39 +128,29 @@ fn a_rebalance_is_seen_to_its_end() {
     is_clean(&browser, port);
 }
 
-/// A disk that does not answer is shown while it is still ONLINE and its clients wait.
+/// A disk that does not answer is shown while it is ONLINE and its clients wait.
 #[test]
 fn a_disk_that_hangs_is_told_and_so_is_its_end() {
     let mut instance = Instance::new();
-    let steady = instance.add_disk("steady", 256 * MIB);
-    let lame = instance.add_fault_disk("lame", 256 * MIB);
-    instance.sql(&format!(
-        "CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP near DISK '{}' FAILGROUP far DISK '{}' NAME lame \
-         ATTRIBUTE 'disk_timeout' = '300'",
-        steady.display(),
-        lame.display()
-    ));
+    instance.add_fault_disk("f0d0", 256 * MIB);
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
     let file = instance.mount("data").join("file");
-    fs::write(&file, bytes(1, 1 << 20)).expect("written");
     let port = serve_http(&mut instance, &[]);
     let Some(mut browser) = open(port, 1440, "light") else { return };
-    let row = "document.querySelector('[data-disk=LAME]')";
+    let row = "document.querySelector('[data-disk=DATA_0000]')";
     see(&mut browser, "the disk", &format!("{row}?.dataset.mode === 'ONLINE'"));
-    instance.faulty("lame").hang();
-    let writing = std::thread::spawn(move || {
-        let mut file = fs::File::options().write(true).open(file).expect("open");
-        file.write_all(&bytes(2, 8192)).and_then(|()| file.sync_all()).expect("written in the end");
-    });
+    instance.faulty("f0d0").hang();
+    let writing = std::thread::spawn(move || fs::write(file, bytes(2, 1 << 20)));
     let hangs = format!(
         "{row}.dataset.mode === 'ONLINE' && {row}.textContent.includes('has not answered for')"
     );
     see(&mut browser, "the silence of the disk", &hangs);
-    see(&mut browser, "the finding", &shows("DISK HUNG LAME"));
+    see(&mut browser, "the finding", &shows("DISK HUNG DATA_0000"));
     browser.keep_screenshot("dashboard-hung");
-    instance.faulty("lame").heal();
-    writing.join().expect("the writer");
+    instance.faulty("f0d0").heal();
+    writing.join().expect("the writer").expect("written in the end");
     see(&mut browser, "its end", &format!("!({hangs})"));
-    see(&mut browser, "no finding", &format!("!({})", shows("DISK HUNG LAME")));
+    see(&mut browser, "no finding", &format!("!({})", shows("DISK HUNG DATA_0000")));
     is_clean(&browser, port);
 }
 

@@ -54,7 +54,7 @@ use viewers::{Source, Viewers};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Between the end of a reading of the findings and the next: with the longest reading it stays
 /// below the ten seconds in which a dead engine has to be seen.
-const BETWEEN_FINDINGS: Duration = Duration::from_secs(3);
+const BETWEEN_FINDINGS: Duration = Duration::from_secs(2);
 /// Between two looks at the busiest files.
 const BETWEEN_FILES: Duration = Duration::from_secs(5);
 /// How old the text may be that `/api/state` answers with.
