@@ -9,7 +9,8 @@
 #   alone    nothing is watched
 #   watched  a scrape a second, and DASHBOARDS streams of the state, which are read as a browser reads them
 #
-# The browsers themselves are not here: they run on other hosts. The percentiles are those of all transactions of a kind.
+# Browsers and scrapers run on other hosts. Here they are programs that take processor time only when nothing else wants it (SCHED_IDLE).
+# The percentiles are those of all transactions of a kind.
 #
 # PROGRAM is a `plinth` that is built already. The table goes to standard output as Markdown, everything else to standard error.
 set -euo pipefail
@@ -29,7 +30,7 @@ PATH=$PATH:/usr/sbin:/sbin
 exec 3>&1 1>&2
 
 need fusermount3 fuse3 "to mount Plinth" initdb "$(pg_packages)" "the database" psql postgresql-client "to talk to it" \
-    losetup mount "block devices over files" curl curl "to watch"
+    losetup mount "block devices over files" curl curl "to watch" chrt util-linux "to watch from aside"
 database_user
 if [ -n "$program" ]; then PLINTH=$(realpath "$program"); else build "$profile"; fi
 
@@ -80,10 +81,10 @@ as_db pgbench -iq -s "$scale" >"$W/out/log" 2>&1 || { cat "$W/out/log"; fail "pg
 # Ends with the script. The processes that it has started are in watchers.
 watch_it() {
     local number
-    (while curl -s -o /dev/null "$url/metrics"; do sleep 1; done) 3>&- &
+    chrt --idle 0 bash -c 'while curl -s -o /dev/null "$0"; do sleep 1; done' "$url/metrics" 3>&- &
     watchers+=($!)
     for number in $(seq "$dashboards"); do
-        curl -sN "$url/api/events" >"$W/out/stream.$number" 3>&- &
+        chrt --idle 0 curl -sN "$url/api/events" >"$W/out/stream.$number" 3>&- &
         watchers+=($!)
     done
 }
