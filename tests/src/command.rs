@@ -166,6 +166,18 @@ impl Shell {
     }
 }
 
+/// Prints how long something took. With `PLINTH_TIMES=1`, on a machine that does nothing else, it has
+/// to be below the limit.
+///
+/// # Panics
+/// If it is above the limit then.
+pub fn limited(what: &str, took: Duration, limit: Duration) {
+    println!("{what}: {:.1} s, of at most {:.0} s", took.as_secs_f64(), limit.as_secs_f64());
+    if std::env::var_os("PLINTH_TIMES").is_some() {
+        assert!(took < limit, "{what} took {took:?}");
+    }
+}
+
 /// Waits until `condition` holds.
 ///
 /// # Panics

@@ -54,7 +54,7 @@ mod slow;
 mod turns;
 
 pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
-pub use command::{Finished, Shell, shell, wait_for};
+pub use command::{Finished, Shell, limited, shell, wait_for};
 pub use disks::{FaultDisk, LoopDisk};
 pub use filter_pins::FilterPins;
 pub use fresh_root::FreshRoot;
