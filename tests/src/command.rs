@@ -166,8 +166,8 @@ impl Shell {
     }
 }
 
-/// Prints how long something took. With `PLINTH_TIMES=1`, on a machine that does nothing else, it has
-/// to be below the limit.
+/// Prints how long something took. With `PLINTH_TIMES=1`, on a machine that does nothing else, it
+/// has to be below the limit.
 ///
 /// # Panics
 /// If it is above the limit then.

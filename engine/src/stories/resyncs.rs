@@ -1130,7 +1130,7 @@ fn a_disk_that_the_operator_takes_offline_has_no_timeouts() {
     let member = lab.member(1);
     // Where there is nothing.
     let place = 90 * MIB;
-    lab.disks[1].faults(|faults| faults.hang_in = vec![place..place + 1]);
+    lab.disks[1].faults(|faults| faults.hang_in.push(place..place + 1));
     let read = member.start_read(place, plinth_format::BLOCK_SIZE);
     lab.offline(1);
     assert!(matches!(block_on(read.result()), IoResult::Overdue));
