@@ -377,7 +377,7 @@ const SESSION: &[Column] = &[
         "protocol",
         Text,
         Instance,
-        "*ours*: `POSTGRESQL`, or `CONTROL` for the commands of `plinth`",
+        "*ours*: `POSTGRESQL`, `CONTROL` for the commands of `plinth`, or `HTTP` for a statement of the dashboard",
     ),
     column("role", Text, Instance, "*ours*: `LOOK`, `OPERATE`, `ADMINISTER`"),
     column("statement", Text, Instance, "*ours*: the kind of the last statement, such as `SELECT`"),
