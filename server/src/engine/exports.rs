@@ -35,7 +35,6 @@ use std::{
     os::unix::fs::{PermissionsExt, chown},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -288,20 +287,8 @@ impl Exporting {
         let (alert, group, at) = (self.alert.clone(), self.group.clone(), at.to_string());
         let failures = Failures::default();
         Arc::new(move |from, why| {
-            let (has_line, before) = failures.count(Instant::now());
-            if before > 0 {
-                let text = format!(
-                    "{before} more NBD clients were refused at {at} in the minute before the next line"
-                );
-                alert.line(Severity::Warning, &group, &text);
-            }
-            if has_line {
-                alert.line(
-                    Severity::Warning,
-                    &group,
-                    &format!("NBD client {from} is refused at {at}: {why}"),
-                );
-            }
+            let text = format!("NBD client {from} is refused at {at}: {why}");
+            failures.warn(&alert, &group, &text, &format!("NBD clients were refused at {at}"));
         })
     }
 

@@ -7,19 +7,13 @@
 
 use super::{Connection, Door, End, LOGIN_MAX};
 use crate::{
+    login_failures::PAUSE,
     scram::{self, Exchange, Failure},
     sql::Role,
     sql_error::{SqlError, state},
 };
 use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication};
-use std::{
-    net::SocketAddr,
-    thread,
-    time::{Duration, Instant},
-};
-
-/// How long a failure is delayed before the client gets it.
-const PAUSE: Duration = Duration::from_millis(500);
+use std::{net::SocketAddr, thread, time::Instant};
 
 impl Connection {
     /// Logs a user in by password, and returns its role.

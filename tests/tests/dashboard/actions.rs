@@ -84,11 +84,13 @@ fn log_in(browser: &mut Browser, user: &str) {
 
 const STATEMENT: &str = "document.querySelector('dialog[open] [data-statement]')?.textContent";
 
+const ENDED: &str = "!!document.querySelector('dialog[open] [data-fate=done]')";
+
 /// Runs the statement that is asked about, which must be this one.
 fn run(browser: &mut Browser, statement: &str) {
     assert_eq!(browser.evaluate(STATEMENT), statement);
     click(browser, &button("dialog[open]", "Run"));
-    see(browser, "its end", "!!document.querySelector('dialog[open] [data-fate=done]')");
+    see(browser, "its end", ENDED);
     click(browser, &button("dialog[open]", "Close"));
 }
 
@@ -155,34 +157,33 @@ fn the_power_is_set_and_a_scrub_begun_by_keyboard() {
     browser.evaluate("document.activeElement.select()");
     write(&mut browser, "7");
     press(&mut browser, "Enter", 13);
-    see(
-        &mut browser,
-        "the statement",
-        &format!("{STATEMENT} === 'ALTER DISKGROUP DATA REBALANCE POWER 7'"),
-    );
+    is_asked(&mut browser, "ALTER DISKGROUP DATA REBALANCE POWER 7");
     by_axe(&mut browser, "a statement");
-    tab_to(&mut browser, "Run");
-    press(&mut browser, "Enter", 13);
-    let fate = "!!document.querySelector('dialog[open] [data-fate=done]')";
-    see(&mut browser, "its end", fate);
+    run_by_keyboard(&mut browser);
     press(&mut browser, "Escape", 27);
     see(&mut browser, "no question", "!document.querySelector('dialog[open]')");
     tab_to(&mut browser, "Scrub");
     press(&mut browser, "Enter", 13);
-    see(
-        &mut browser,
-        "the statement",
-        &format!("{STATEMENT} === 'ALTER DISKGROUP DATA SCRUB REPAIR'"),
-    );
-    tab_to(&mut browser, "Run");
-    press(&mut browser, "Enter", 13);
-    see(&mut browser, "its end", fate);
+    is_asked(&mut browser, "ALTER DISKGROUP DATA SCRUB REPAIR");
+    run_by_keyboard(&mut browser);
     wait_for("the scrub", || instance.alert_log().contains("scrub"));
     // A refused login is a response that the browser counts as an error.
     let complaints = browser.complaints();
     assert!(complaints.iter().all(|one| one.contains("401")), "{complaints:?}");
     let own = format!("\"{}", address(port));
     assert!(browser.requests().iter().all(|url| url.starts_with(&own)));
+}
+
+/// Waits until the page asks whether to run this statement.
+fn is_asked(browser: &mut Browser, statement: &str) {
+    see(browser, "the statement", &format!("{STATEMENT} === '{statement}'"));
+}
+
+/// Runs the statement that is asked about, and waits for its end.
+fn run_by_keyboard(browser: &mut Browser) {
+    tab_to(browser, "Run");
+    press(browser, "Enter", 13);
+    see(browser, "its end", ENDED);
 }
 
 fn session(port: u16, user: &str) -> String {

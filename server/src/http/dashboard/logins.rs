@@ -15,7 +15,13 @@
 //! The page keeps the key in the tab and sends it in a header of its own. A browser adds no such
 //! header by itself, so a page of others can do nothing with it.
 
-use crate::{instance::Instance, login_failures::Failures, scram, scram::Verifier, sql::Role};
+use crate::{
+    instance::Instance,
+    login_failures::{Failures, PAUSE},
+    scram,
+    scram::Verifier,
+    sql::Role,
+};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use plinth_host::lock;
 use ring::digest::{SHA256, digest};
@@ -31,8 +37,6 @@ use std::{
 const SESSIONS_MAX: usize = 64;
 const IDLE_MAX: Duration = Duration::from_mins(30);
 const AGE_MAX: Duration = Duration::from_hours(12);
-/// How long a failure is delayed.
-const PAUSE: Duration = Duration::from_millis(500);
 /// The longest name and password, in bytes.
 const NAME_MAX: usize = 128;
 const PASSWORD_MAX: usize = 1024;
