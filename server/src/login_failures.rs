@@ -1,5 +1,5 @@
-//! Failed logins and refused NBD clients of the current minute: the alert log has a line for each up
-//! to a limit, and a count of the rest.
+//! Failed logins and refused NBD clients of the current minute: the alert log has a line for each
+//! up to a limit, and a count of the rest.
 
 use crate::{alert::Alert, text::clean};
 use plinth_engine::event::Severity;
