@@ -312,6 +312,26 @@ fn failed_discards_of_a_disk_are_repeated() {
     lab.check();
 }
 
+/// A disk has failed a discard, and the space was used again before the disk was tried once more:
+/// nothing is left to discard.
+#[test]
+fn a_failed_discard_of_space_that_was_used_again_is_not_waited_for() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let table = lab.make_gone_and_table();
+    lab.wait_until_all_is_discarded();
+    lab.disks[1].faults(|faults| faults.fail_discards = true);
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
+    let group = lab.group();
+    let refused = || group.members.values().any(|member| group.discards.rests(member.number));
+    lab.wait_for("a discard that failed", refused);
+    lab.write(table, PIECE, &pattern(3, 4 * PIECE as usize));
+    lab.sync(table);
+    lab.disks[1].heal();
+    lab.wait_until_all_is_discarded();
+    lab.check();
+}
+
 /// After a mount by FORCE only space that this mount freed is discarded: other free space may hold
 /// the last copy of some data.
 #[test]

@@ -59,7 +59,7 @@ pub(super) struct State {
     pub(super) ends: BTreeMap<DiskNumber, Ends>,
     /// Since when space waits to be discarded, by the monotonic clock.
     pub(super) waiting_since: BTreeMap<DiskNumber, Duration>,
-    /// Disks that have failed a discard, and none since that went well.
+    /// Disks that have failed a discard, and had none since that went well.
     pub(super) refused: BTreeMap<DiskNumber, Refused>,
 }
 
@@ -185,7 +185,10 @@ impl Discards {
     pub(super) fn is_empty(&self) -> bool {
         let state = self.state();
         let State { fresh, ripe, ready, sweep, owes_sweep, in_hand, busy, refused, .. } = &*state;
-        let is_idle = *in_hand == 0 && busy.is_empty() && !*owes_sweep && refused.is_empty();
+        // What a disk that is tried again still has to discard is among the stains and the pieces:
+        // nothing, if that space was used again meanwhile.
+        let is_resting = refused.values().any(|refused| refused.until.is_some());
+        let is_idle = *in_hand == 0 && busy.is_empty() && !*owes_sweep && !is_resting;
         is_idle && fresh.is_empty() && ripe.is_empty() && ready.is_empty() && sweep.is_none()
     }
 
@@ -228,7 +231,7 @@ impl Discards {
     }
 
     /// Whether a disk is given no discards for now, as it has failed some.
-    pub(super) fn rests(&self, disk: DiskNumber) -> bool {
+    pub(crate) fn rests(&self, disk: DiskNumber) -> bool {
         self.state().refused.get(&disk).is_some_and(|refused| refused.until.is_some())
     }
 
