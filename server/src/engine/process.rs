@@ -37,6 +37,7 @@ use plinth_fuse::{End, FrontEnd};
 use plinth_host::{
     IoChoice, RealWorld, block_on,
     ipc::{Frames, Received, TooLong},
+    priority::lower_priority,
 };
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
@@ -522,6 +523,8 @@ impl Engine {
                 return Ok(Some(operations.map_or_else(Answer::Refused, Answer::Operations)));
             }
             ProcessRequest::Figures => {
+                // Those who watch wait for it, and databases do not.
+                lower_priority();
                 let figures = self.figures().map(|figures| Answer::Figures(Box::new(figures)));
                 return Ok(Some(figures.unwrap_or_else(Answer::Refused)));
             }

@@ -23,7 +23,7 @@ use crate::{
     engine::{client::Client, protocol::EngineFigures},
     instance::Instance,
 };
-use plinth_host::lock;
+use plinth_host::{lock, priority::lower_priority};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -147,6 +147,7 @@ impl Readings {
 
 /// The thread of one group, until the group is not to be mounted any more.
 fn read_when_asked(instance: &Instance, board: &Board, group: &str, serial: u64) {
+    lower_priority();
     let mut client = None;
     loop {
         let mut groups = lock(&board.groups);

@@ -37,6 +37,7 @@ use crate::{
 };
 use bytes::Bytes;
 use plinth_engine::admin::Value;
+use plinth_host::priority::lower_priority;
 use state::{FileRow, Sources};
 use std::{
     collections::BTreeMap,
@@ -113,6 +114,7 @@ impl Dashboard {
         let (instance, metrics, viewing) =
             (Arc::clone(instance), Arc::clone(metrics), Arc::clone(&viewers));
         thread::Builder::new().name("dashboard".into()).spawn(move || {
+            lower_priority();
             let mut files = BTreeMap::new();
             loop {
                 viewing.wait();

@@ -4,7 +4,7 @@
 //! A thread for each source, because each may hang for itself. It keeps the last value with the
 //! time at which it was read.
 
-use plinth_host::lock;
+use plinth_host::{lock, priority::lower_priority};
 use std::{
     io,
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -87,6 +87,7 @@ impl Viewers {
         let source = Arc::new(Source { last: Mutex::new(None) });
         let (viewers, to) = (Arc::clone(self), Arc::downgrade(&source));
         thread::Builder::new().name(name.into()).spawn(move || {
+            lower_priority();
             while to.strong_count() > 0 {
                 viewers.wait();
                 // A value is as old as the beginning of its reading.

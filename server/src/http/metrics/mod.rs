@@ -20,6 +20,7 @@ mod tests;
 use super::{connections::Connections, readings::Readings};
 use crate::instance::Instance;
 use bytes::Bytes;
+use plinth_host::priority::lower_priority;
 use snapshot::Snapshot;
 use std::{
     io,
@@ -102,6 +103,7 @@ impl Metrics {
 }
 
 fn write(mut readings: Readings, requests: &Receiver<Request>) {
+    lower_priority();
     let mut last: Option<Reading> = None;
     while let Ok(request) = requests.recv() {
         if request.is_given_up() {

@@ -14,7 +14,7 @@ use super::{
     history::{History, Sample},
 };
 use plinth_engine::admin::{AdminError, Code};
-use plinth_host::lock;
+use plinth_host::{lock, priority::lower_priority};
 use std::{
     collections::BTreeMap,
     io,
@@ -93,6 +93,7 @@ impl Instance {
     }
 
     fn ask(&self, group: &str, what: What, began: Instant) {
+        lower_priority();
         let asked = match what {
             What::Facts => self.facts_of(group),
             What::Counters => {
