@@ -104,9 +104,9 @@ pub struct Member {
     /// at which it was seen hanging.
     hung_since: AtomicU64,
     hung_until: AtomicU64,
-    /// I/O is in flight and none has ended for some ticks; and the tick until which that is
-    /// evidence about the other disks.
-    quiet: AtomicBool,
+    /// For how many ticks I/O has been in flight and none has ended, from some ticks on; and the
+    /// tick until which that is evidence about the other disks.
+    quiet_for: AtomicU64,
     quiet_until: AtomicU64,
     /// Until this tick it is not taken offline for being silent.
     excused: AtomicU64,
@@ -174,7 +174,7 @@ impl Member {
             silent: AtomicBool::new(false),
             hung_since: AtomicU64::new(0),
             hung_until: AtomicU64::new(0),
-            quiet: AtomicBool::new(false),
+            quiet_for: AtomicU64::new(0),
             quiet_until: AtomicU64::new(0),
             excused: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
@@ -783,22 +783,24 @@ impl Member {
         let now = self.ticks.load(Ordering::Relaxed);
         let until = self.hung_until.load(Ordering::Relaxed);
         let has_hung = self.is_hung() || until > 0 && now < until + ticks;
-        let is_quiet = self.quiet.load(Ordering::Relaxed) && self.oldest().is_some();
+        let is_quiet = self.quiet_for.load(Ordering::Relaxed) > 0 && self.oldest().is_some();
         !has_hung && !(quiet_counts && (is_quiet || now < self.quiet_until.load(Ordering::Relaxed)))
     }
 
-    /// Number of ticks for which it has hung.
+    /// Number of ticks for which it has hung, or has been silent together with all disks of the
+    /// group.
     #[must_use]
     pub fn hung_for(&self) -> u64 {
-        if !self.is_hung() {
-            return 0;
+        if self.is_hung() {
+            let since = self.hung_since.load(Ordering::Relaxed);
+            return self.ticks.load(Ordering::Relaxed).saturating_sub(since);
         }
-        self.ticks.load(Ordering::Relaxed).saturating_sub(self.hung_since.load(Ordering::Relaxed))
+        if self.is_silent() { self.quiet_for.load(Ordering::Relaxed) } else { 0 }
     }
 
     /// Notes whether I/O is in flight and none has ended for `since` ticks.
     fn is_quiet_for(&self, since: Option<u64>, deadline: u64) {
-        self.quiet.store(since.is_some(), Ordering::Relaxed);
+        self.quiet_for.store(since.unwrap_or(0), Ordering::Relaxed);
         if let Some(since) = since {
             let until = self.ticks.load(Ordering::Relaxed) + 1 + since.min(deadline);
             self.quiet_until.fetch_max(until, Ordering::Relaxed);

@@ -132,6 +132,9 @@ fn no_disk_is_expelled_while_all_disks_are_silent() {
             let all: Vec<_> = (0..groups.len()).collect();
             lab.work(&work, &all, round as u64, || {
                 lab.wait_for("the silence", || lab.alarms() > round);
+                for disk in lab.group().figures().disks.iter().filter(|disk| !disk.is_quorum) {
+                    assert!(disk.state == "HUNG" && disk.hung_ms > 0, "{groups:?}: {disk:?}");
+                }
                 lab.give_time();
                 order.for_each(|disk| lab.disks[disk].heal());
             });
