@@ -81,7 +81,8 @@ as_db pgbench -iq -s "$scale" >"$W/out/log" 2>&1 || { cat "$W/out/log"; fail "pg
 # Ends with the script. The processes that it has started are in watchers.
 watch_it() {
     local number
-    chrt --idle 0 bash -c 'while curl -s -o /dev/null "$0"; do sleep 1; done' "$url/metrics" 3>&- &
+    # One program and one connection, as Prometheus has them. A program that is started each second disturbs pgbench, whatever it asks.
+    chrt --idle 0 curl -s --rate 60/m -o "$W/out/scrape.#1" "$url/metrics?number=[1-1000000]" >/dev/null 3>&- &
     watchers+=($!)
     for number in $(seq "$dashboards"); do
         chrt --idle 0 curl -sN "$url/api/events" >"$W/out/stream.$number" 3>&- &
@@ -92,13 +93,14 @@ stop_watching() {
     local watcher
     for watcher in "${watchers[@]}"; do kill "$watcher"; wait "$watcher" || true; done 2>/dev/null
     watchers=()
+    [ "$(grep -l '^plinth_engine_up{.*} 1' "$W"/out/scrape.* | wc -l)" -ge $((seconds / 2)) ] || fail "/metrics was not answered every second or two"
     for number in $(seq "$dashboards"); do
         [ "$(grep -c '^data: ' "$W/out/stream.$number")" -ge $((seconds / 2)) ] || fail "dashboard $number has not had a state every second or two"
     done
 }
 run() {
     as_db psql -qc 'CHECKPOINT'
-    rm -f "$W"/out/pgbench.*
+    rm -f "$W"/out/pgbench.* "$W"/out/scrape.*
     as_db pgbench -n -c 4 -j 2 -R "$rate" -T "$seconds" -l --log-prefix="$W/out/pgbench" >"$W/out/log" 2>&1 || { cat "$W/out/log"; fail "pgbench failed"; }
     # The third field: the time from when it was due, in microseconds.
     cut -d' ' -f3 "$W"/out/pgbench.* | tee -a "$W/out/$1" | sort -n \

@@ -45,11 +45,13 @@ use limiter::Limiter;
 use log::{Entry, Follower};
 use message::Message;
 use plinth_engine::event::Severity;
+use plinth_host::lock;
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
@@ -146,12 +148,16 @@ enum Order {
     End(SyncSender<()>),
 }
 
+/// The ways that fail at present, by their names, and the reasons.
+type Failing = Arc<Mutex<BTreeMap<String, String>>>;
+
 /// The way to the thread that sends alarms.
 pub struct Alarms {
     /// `None`: nothing is to be sent.
     orders: Option<SyncSender<Order>>,
     timeout: Duration,
     ending: Arc<AtomicBool>,
+    failing: Failing,
 }
 
 impl Alarms {
@@ -159,9 +165,13 @@ impl Alarms {
     /// and those since the last instance ended.
     #[must_use]
     pub fn start(settings: &Settings, paths: &Paths, alert: &Alert) -> Self {
-        let ending = Arc::<AtomicBool>::default();
-        let mut alarms =
-            Self { orders: None, timeout: settings.timeout, ending: Arc::clone(&ending) };
+        let (ending, failing) = (Arc::<AtomicBool>::default(), Failing::default());
+        let mut alarms = Self {
+            orders: None,
+            timeout: settings.timeout,
+            ending: Arc::clone(&ending),
+            failing: Arc::clone(&failing),
+        };
         let channels = settings.channels();
         if channels.is_empty() {
             // Whoever switches it on later does not get old alarms.
@@ -177,6 +187,7 @@ impl Alarms {
             host: message::host(),
             alert: alert.clone(),
             ending,
+            failing,
             began: Instant::now(),
         };
         let (orders, receiver) = sync_channel(1);
@@ -189,6 +200,7 @@ impl Alarms {
             Err(error) => {
                 let text = format!("no alarm can be sent: {error}");
                 alert.line(Severity::Warning, ABOUT, &text);
+                lock(&alarms.failing).insert("alarms".to_owned(), error.to_string());
             }
         }
         alarms
@@ -219,6 +231,12 @@ impl Alarms {
             .map_err(|_| "the alert log cannot be read, or its disk does not answer".to_owned())
     }
 
+    /// The ways by which alarms do not arrive at present, and the reasons.
+    #[must_use]
+    pub fn failing(&self) -> BTreeMap<String, String> {
+        lock(&self.failing).clone()
+    }
+
     /// Ends the thread. A command that runs has a moment to end by itself; what it had to send
     /// is sent again at the next start.
     pub fn end(&self) {
@@ -241,6 +259,7 @@ struct Sender {
     host: String,
     alert: Alert,
     ending: Arc<AtomicBool>,
+    failing: Failing,
     began: Instant,
 }
 
@@ -331,6 +350,10 @@ impl Sender {
         let Some(channel) = self.channels.get_mut(at) else { return };
         let was_failing = std::mem::replace(&mut channel.is_failing, reason.is_some());
         let name = message::harmless(&channel.name);
+        match reason {
+            Some(reason) => lock(&self.failing).insert(name.clone(), message::harmless(reason)),
+            None => lock(&self.failing).remove(&name),
+        };
         match reason {
             Some(reason) if !was_failing => {
                 let text = format!(

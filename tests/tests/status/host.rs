@@ -6,6 +6,7 @@ use plinth_tests::{FilterPins, Finished, Instance, MIB, Row, shell, wait_for};
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -93,6 +94,19 @@ pub(super) fn a_device_that_does_not_answer_is_seen() {
     in_time(&instance, began, &[("DEVICE SILENT", &path), ("DISK OFFLINE", "DATA_0000")]);
     instance.faulty("f0d0").heal();
     gone(&instance, "DEVICE SILENT", "");
+}
+
+/// The command for alarms fails, and is repaired.
+pub(super) fn alarms_that_do_not_arrive_are_seen() {
+    let mut instance = Instance::new();
+    let command = instance.path("page");
+    instance.kill_instance();
+    instance.start_with(&[&format!("--alarm-command={}", command.display())]);
+    let way = format!("command {}", command.display());
+    seen(&instance, "ALARM", &way, "WARNING");
+    fs::write(&command, "#!/bin/sh\ncat > /dev/null\n").expect("written");
+    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    mended(&instance, "ALARM", &way, "WARNING");
 }
 
 /// A disk answers so slowly that looking for disks takes too long.

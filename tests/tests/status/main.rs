@@ -124,12 +124,13 @@ fn in_time(instance: &Instance, began: Instant, kinds: &[(&str, &str)]) {
 /// Stories that mostly wait run side by side.
 #[test]
 fn findings_that_take_a_minute_are_seen() {
-    let stories: [(&str, fn()); 8] = [
+    let stories: [(&str, fn()); 9] = [
         ("a group that was never scrubbed", groups::a_group_that_was_never_scrubbed_is_seen),
         ("a slow disk", disks::a_slow_disk_is_seen),
         ("a hung disk and a dead engine", groups::a_hung_disk_and_a_dead_engine_are_shown_in_time),
         ("disks that hang together", disks::disks_that_hang_together_are_seen),
         ("a device that does not answer", host::a_device_that_does_not_answer_is_seen),
+        ("alarms that do not arrive", host::alarms_that_do_not_arrive_are_seen),
         ("a discovery that takes too long", host::a_discovery_that_takes_too_long_is_seen),
         ("members that others can write", host::members_that_others_can_write_are_seen),
         ("no answer", host::an_answer_that_cannot_be_had_is_unknown),

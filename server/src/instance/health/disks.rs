@@ -196,12 +196,9 @@ fn errors(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
         }
     }
     for (name, texts) in bad {
-        let detail = format!("{}, since the group was last scrubbed", texts.join("; "));
-        all.push(
-            Finding::new(Warning, Kind::DiskErrors, detail)
-                .on(name)
-                .mended_by(format!("ALTER DISKGROUP {group} SCRUB REPAIR")),
-        );
+        let (under_way, scrub) = facts.scrub_of(group);
+        let detail = format!("{}, since the group was last scrubbed{under_way}", texts.join("; "));
+        all.push(Finding::new(Warning, Kind::DiskErrors, detail).on(name).maybe_mended_by(scrub));
     }
     all
 }

@@ -218,6 +218,18 @@ impl GroupFacts {
         self.rows("v$asm_disk").iter().any(|disk| disk.text("mode_status") != "ONLINE")
     }
 
+    /// For a finding that a scrub mends: what to add to its detail, and the statement, if no scrub
+    /// is under way.
+    pub(super) fn scrub_of(&self, group: &str) -> (&'static str, Option<String>) {
+        let is_scrub = |row: &Row| {
+            row.text("pass") == "SCRUBBING" && matches!(row.text("state"), "RUN" | "WAIT")
+        };
+        if self.rows("v$asm_operation").iter().any(is_scrub) {
+            return (". A scrub is under way", None);
+        }
+        ("", Some(format!("ALTER DISKGROUP {group} SCRUB REPAIR")))
+    }
+
     pub(super) fn failure_group(&self, name: &str) -> Option<&Row> {
         self.rows("v$asm_failgroup").iter().find(|row| row.text("name") == name)
     }

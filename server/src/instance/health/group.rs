@@ -246,10 +246,12 @@ fn protection(group: &str, facts: &GroupFacts, row: &Row, host: &HostFacts) -> V
             Some(time) => format!("the group was last scrubbed {} ago, at {time} UTC", span(age)),
             None => format!("the group was never scrubbed, and was made {} ago", span(age)),
         };
-        let detail = format!("{detail}: what has rotted since is found only when it is read");
+        let (under_way, scrub) = facts.scrub_of(group);
+        let detail =
+            format!("{detail}: what has rotted since is found only when it is read{under_way}");
         all.push(
             Finding::new(Warning, Scrub, detail)
-                .mended_by(format!("ALTER DISKGROUP {group} SCRUB REPAIR"))
+                .maybe_mended_by(scrub)
                 .measuring(age as f64, Unit::Seconds),
         );
     }
@@ -352,7 +354,7 @@ mod tests {
             text("Y"),
         ];
         let view = "v$asm_protection";
-        let facts = GroupFacts::of(vec![(view, vec![Row::of(view, wrong)])]);
+        let facts = GroupFacts::of(vec![(view, vec![Row::of(view, wrong.clone())])]);
         let all = findings("DATA", &facts, &HostFacts::default());
         for (kind, severity) in [
             (Kind::WritesWait, Critical),
@@ -370,6 +372,18 @@ mod tests {
         let scrub = all.iter().find(|one| one.kind == Scrub).expect("a finding");
         assert!(scrub.detail.contains("never scrubbed, and was made 10 days ago"), "{scrub:?}");
         assert_eq!(scrub.remedy.as_deref(), Some("ALTER DISKGROUP DATA SCRUB REPAIR"));
+
+        let runs = ["SCRUBBING", "RUN"].map(text).into_iter();
+        let runs = runs.chain([number(1), number(2), number(0), Value::Null]).collect();
+        let operation = "v$asm_operation";
+        let facts = GroupFacts::of(vec![
+            (view, vec![Row::of(view, wrong)]),
+            (operation, vec![Row::of(operation, runs)]),
+        ]);
+        let all = findings("DATA", &facts, &HostFacts::default());
+        let scrub = all.iter().find(|one| one.kind == Scrub).expect("a finding");
+        assert!(scrub.detail.ends_with("read. A scrub is under way"), "{scrub:?}");
+        assert_eq!(scrub.remedy, None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The rules for what no engine knows: disks that no group uses, groups that are not mounted, the
-//! write filter, preferred failure groups, devices that hang.
+//! write filter, preferred failure groups, devices that hang, alarms that do not arrive.
 
 use super::{
     super::{Instance, preferred::Preferred},
@@ -38,6 +38,8 @@ pub(super) struct HostFacts {
     silent: Vec<(String, u64)>,
     /// Findings about the write filter.
     filter: Vec<Finding>,
+    /// Ways by which alarms do not arrive, and the reasons.
+    alarms: BTreeMap<String, String>,
 }
 
 impl HostFacts {
@@ -55,13 +57,15 @@ impl HostFacts {
             trouble,
             silent: instance.discovery.silent(SILENT),
             filter: filter(instance),
+            alarms: instance.alarms.failing(),
         }
     }
 
-    /// Nothing is known but the devices that hang, which are remembered.
+    /// Nothing is known but the devices that hang and the ways for alarms, which are remembered.
     pub(super) fn unknown(instance: &Instance, trouble: String) -> Self {
         let silent = instance.discovery.silent(SILENT);
-        Self { trouble: Some(trouble), silent, ..Self::default() }
+        let alarms = instance.alarms.failing();
+        Self { trouble: Some(trouble), silent, alarms, ..Self::default() }
     }
 
     /// Disks that no group uses.
@@ -107,6 +111,11 @@ impl HostFacts {
         }));
         all.extend(self.spares.iter().map(|spare| unused(spare, answers)));
         all.extend(self.filter.iter().cloned());
+        all.extend(self.alarms.iter().map(|(way, reason)| {
+            let detail = format!("alarms do not arrive by it: {reason}. Repair it, then try it");
+            let found = Finding::new(Warning, Kind::Alarm, detail).on(way.as_str());
+            found.mended_by("plinth alarm test")
+        }));
         all
     }
 

@@ -135,6 +135,7 @@ kinds! {
     DeviceSilent = "DEVICE SILENT",
     Discovery = "DISCOVERY",
     Filter = "FILTER",
+    Alarm = "ALARM",
 }
 
 /// The unit of a finding's figure.
