@@ -196,8 +196,8 @@ fn errors(group: &str, facts: &GroupFacts, spares: &[Spare]) -> Vec<Finding> {
         }
     }
     for (name, texts) in bad {
-        let (under_way, scrub) = facts.scrub_of(group);
-        let detail = format!("{}, since the group was last scrubbed{under_way}", texts.join("; "));
+        let (running, scrub) = facts.scrub_of(group);
+        let detail = format!("{}, since the group was last scrubbed{running}", texts.join("; "));
         all.push(Finding::new(Warning, Kind::DiskErrors, detail).on(name).maybe_mended_by(scrub));
     }
     all

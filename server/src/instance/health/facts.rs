@@ -219,13 +219,13 @@ impl GroupFacts {
     }
 
     /// For a finding that a scrub mends: what to add to its detail, and the statement, if no scrub
-    /// is under way.
+    /// is running.
     pub(super) fn scrub_of(&self, group: &str) -> (&'static str, Option<String>) {
         let is_scrub = |row: &Row| {
             row.text("pass") == "SCRUBBING" && matches!(row.text("state"), "RUN" | "WAIT")
         };
         if self.rows("v$asm_operation").iter().any(is_scrub) {
-            return (". A scrub is under way", None);
+            return (". A scrub is running", None);
         }
         ("", Some(format!("ALTER DISKGROUP {group} SCRUB REPAIR")))
     }

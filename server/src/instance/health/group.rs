@@ -246,9 +246,9 @@ fn protection(group: &str, facts: &GroupFacts, row: &Row, host: &HostFacts) -> V
             Some(time) => format!("the group was last scrubbed {} ago, at {time} UTC", span(age)),
             None => format!("the group was never scrubbed, and was made {} ago", span(age)),
         };
-        let (under_way, scrub) = facts.scrub_of(group);
+        let (running, scrub) = facts.scrub_of(group);
         let detail =
-            format!("{detail}: what has rotted since is found only when it is read{under_way}");
+            format!("{detail}: what has rotted since is found only when it is read{running}");
         all.push(
             Finding::new(Warning, Scrub, detail)
                 .maybe_mended_by(scrub)
@@ -382,7 +382,7 @@ mod tests {
         ]);
         let all = findings("DATA", &facts, &HostFacts::default());
         let scrub = all.iter().find(|one| one.kind == Scrub).expect("a finding");
-        assert!(scrub.detail.ends_with("read. A scrub is under way"), "{scrub:?}");
+        assert!(scrub.detail.ends_with("read. A scrub is running"), "{scrub:?}");
         assert_eq!(scrub.remedy, None);
     }
 
