@@ -172,7 +172,7 @@ impl Shell {
 /// # Panics
 /// If it is above the limit then.
 pub fn limited(what: &str, took: Duration, limit: Duration) {
-    println!("{what}: {:.1} s, of at most {:.0} s", took.as_secs_f64(), limit.as_secs_f64());
+    println!("{what}: {took:.1?}, of at most {limit:?}");
     if std::env::var_os("PLINTH_TIMES").is_some() {
         assert!(took < limit, "{what} took {took:?}");
     }

@@ -4,7 +4,7 @@
 use plinth_tests::{
     Authority, Instance, MIB,
     http::{ask, ask_on, connect, request, serve_http, token_file},
-    wait_for,
+    limited, wait_for,
 };
 use rustix::process::Signal;
 use rustls::{
@@ -19,6 +19,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 /// A text with every sample: the name with its labels, and the value.
@@ -29,9 +30,14 @@ fn bytes(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 4096) as u8 ^ at as u8 ^ seed).collect()
 }
 
+/// How long a scrape may take, whatever hangs.
+const SCRAPE_MAX: Duration = Duration::from_millis(100);
+
 /// The text of a scrape.
 fn scrape_text(port: u16) -> String {
+    let began = Instant::now();
     let (head, body) = ask(port, "GET /metrics", "localhost", "");
+    limited("a scrape", began.elapsed(), SCRAPE_MAX);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     body
 }

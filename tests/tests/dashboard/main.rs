@@ -8,7 +8,7 @@ use plinth_tests::{
     Instance, MIB,
     chromium::Browser,
     http::{ask, connect, serve_http, token_file},
-    wait_for,
+    limited, wait_for,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -16,7 +16,11 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     path::Path,
+    time::{Duration, Instant},
 };
+
+/// A disk or an engine that stops answering is shown within this time.
+const SHOWN_MAX: Duration = Duration::from_secs(10);
 
 /// The bytes that a program writes.
 fn bytes(seed: u8, length: usize) -> Vec<u8> {
@@ -44,6 +48,13 @@ fn open(port: u16, width: u32, scheme: &str) -> Option<Browser> {
 #[track_caller]
 fn see(browser: &mut Browser, what: &str, expression: &str) {
     wait_for(what, || browser.evaluate(expression) == Value::Bool(true));
+}
+
+/// Waits until an expression is true on the page, of something that happened at `began`.
+#[track_caller]
+fn see_in_time(browser: &mut Browser, began: Instant, what: &str, expression: &str) {
+    see(browser, what, expression);
+    limited(what, began.elapsed(), SHOWN_MAX);
 }
 
 /// Whether the page has this text, as text.
@@ -139,11 +150,12 @@ fn a_disk_that_hangs_is_told_and_so_is_its_end() {
     let Some(mut browser) = open(port, 1440, "light") else { return };
     let row = "document.querySelector('[data-disk=DATA_0000]')";
     see(&mut browser, "the disk", &format!("{row}?.dataset.mode === 'ONLINE'"));
+    let began = Instant::now();
     instance.faulty("f0d0").hang();
     let writing = std::thread::spawn(move || fs::write(file, bytes(2, 1 << 20)));
     let hangs = format!("{row}.textContent.includes('ONLINE, HUNG')");
-    see(&mut browser, "the silence of the disk", &hangs);
-    see(&mut browser, "the finding", &shows("DISK HUNG DATA_0000"));
+    see_in_time(&mut browser, began, "the silence of the disk", &hangs);
+    see_in_time(&mut browser, began, "the finding", &shows("DISK HUNG DATA_0000"));
     browser.keep_screenshot("dashboard-hung");
     instance.faulty("f0d0").heal();
     writing.join().expect("the writer").expect("written in the end");
@@ -158,10 +170,12 @@ fn an_engine_that_hangs_is_told_and_its_last_figures_stay() {
     let port = pair(&mut instance);
     let Some(mut browser) = open(port, 1440, "light") else { return };
     see(&mut browser, "the disk", &format!("{AWAY} === 'ONLINE'"));
+    let began = Instant::now();
     instance.signal_engine("data", Signal::STOP);
-    see(&mut browser, "the silence", &shows("The engine does not answer."));
-    see(&mut browser, "the state", "!!document.querySelector('[data-state=CRITICAL]')");
-    see(&mut browser, "the finding", &shows("ENGINE SILENT"));
+    see_in_time(&mut browser, began, "the silence", &shows("The engine does not answer."));
+    let critical = "!!document.querySelector('[data-state=CRITICAL]')";
+    see_in_time(&mut browser, began, "the state", critical);
+    see_in_time(&mut browser, began, "the finding", &shows("ENGINE SILENT"));
     see(&mut browser, "the last figures", &format!("{AWAY} === 'ONLINE'"));
     browser.keep_screenshot("dashboard-silent");
     instance.signal_engine("data", Signal::CONT);
