@@ -4,7 +4,11 @@
 //! A group that is used counts on while a page is made. So the views are asked before and after it,
 //! and each figure of the page lies between the two answers.
 
-use plinth_tests::{Finished, Instance, MIB, Row, shell};
+use plinth_tests::{
+    Finished, Instance, MIB, Row,
+    chromium::{Browser, SCREENS},
+    shell,
+};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::{
     collections::BTreeMap,
@@ -273,6 +277,19 @@ fn a_report_is_one_small_page_that_names_nothing_else_and_runs_nothing() {
         elements(&document, "td").chain(elements(&document, "th")).map(text).collect();
     assert!(cells.iter().any(|cell| cell == EVIL), "{cells:?}");
     assert!(cells.iter().any(|cell| cell.ends_with(&format!("/f1{EVIL}"))), "{cells:?}");
+}
+
+#[test]
+fn a_report_is_legible_on_wide_and_narrow_screens_in_light_and_dark() {
+    let Some(mut browser) = Browser::start() else { return };
+    let instance = group();
+    let (page, _) = reported(&instance, &[]);
+    let path = instance.path("report.html");
+    fs::write(&path, page).expect("written");
+    for (width, scheme) in SCREENS {
+        assert_eq!(browser.flaws(&path, width, scheme), [""; 0], "at {width}, {scheme}");
+        browser.keep_screenshot(&format!("report-{width}-{scheme}"));
+    }
 }
 
 /// Runs a report in a directory.

@@ -83,21 +83,21 @@ impl Disputes {
         fresh
     }
 
-    fn has(&self, extent: ExtentId, blocks: &Range<usize>) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-            && self
-                .known
-                .lock()
-                .range((extent, Block(blocks.start))..(extent, Block(blocks.end)))
-                .next()
-                .is_some()
+    /// Of some blocks of an extent, those that are known to be in dispute.
+    fn of(&self, extent: ExtentId, blocks: &Range<usize>) -> Vec<Block> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let known = self.known.lock();
+        let here = known.range((extent, Block(blocks.start))..(extent, Block(blocks.end)));
+        here.map(|(_, block)| *block).collect()
     }
 
-    /// Blocks that were written since are no longer in dispute.
-    fn forget_written(&self, extent: ExtentId, is_written: impl Fn(Block) -> bool) {
+    /// Blocks of an extent that were written or removed since are no longer in dispute.
+    fn forget(&self, extent: ExtentId, is_over: impl Fn(Block) -> bool) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut known = self.known.lock();
-            known.retain(|(of, block)| *of != extent || !is_written(*block));
+            known.retain(|(of, block)| *of != extent || !is_over(*block));
             self.count.store(known.len(), Ordering::Relaxed);
         }
     }
@@ -145,8 +145,22 @@ fn runs(blocks: &[Block]) -> Vec<Range<usize>> {
 }
 
 impl Data {
+    /// Whether some of these blocks are known to be in dispute, and neither written nor removed
+    /// since.
     pub(crate) fn is_disputed(&self, extent: &Extent, blocks: &Range<usize>) -> bool {
-        self.disputes.has(extent.id, blocks)
+        let known = self.disputes.of(extent.id, blocks);
+        if known.is_empty() {
+            return false;
+        }
+        let sums = extent.sums().clone();
+        let is_written = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
+        let (over, held): (Vec<_>, Vec<_>) = known
+            .into_iter()
+            .partition(|block| !extent.has_piece(block.piece()) || is_written(*block));
+        if !over.is_empty() {
+            self.disputes.forget(extent.id, |block| over.contains(&block));
+        }
+        !held.is_empty()
     }
 
     /// Of the blocks of an extent, some are in dispute: by their place in `images`. Reports those
@@ -233,7 +247,7 @@ impl Data {
         extent: &Extent,
         sums: &Sums,
     ) -> Result<KeptSums, FileError> {
-        self.disputes.forget_written(extent.id, |block| sums.is_fresh(block));
+        self.disputes.forget(extent.id, |block| sums.is_fresh(block));
         if sums.are_agreed() {
             return Ok(KeptSums { own: Vec::new(), agree: true });
         }

@@ -6,7 +6,8 @@ use super::{
     *,
 };
 use crate::{
-    admin::{Exchange, Report, ScrubOrder, ScrubPower},
+    admin::{Report, ScrubOrder, ScrubPower},
+    api::Allocate,
     disk::member::Member,
     extent::{Mirror, data::Data},
 };
@@ -131,6 +132,12 @@ impl Court {
         }
     }
 
+    /// Begins to drop the disk that lost the write.
+    fn drop_liar(&self) {
+        let name = format!("DATA_{:04}", self.places[1].0);
+        self.lab.exchange(&[], &[&name], false).expect("it begins");
+    }
+
     fn write_beside(&mut self, seed: u64) {
         let (node, other) = (self.lab.find("table"), pattern(seed, BLOCK_SIZE));
         self.lab.write(node, NEIGHBOUR, &other);
@@ -217,17 +224,7 @@ fn reads_return_the_version_that_two_of_three_mirrors_have() {
 #[test]
 fn a_mirror_with_a_disputed_block_does_not_move() {
     let court = Court::new(Redundancy::Normal, &["A", "B", "C"], 1);
-    let (liar, ..) = court.places[1];
-    let name = format!("DATA_{liar:04}");
-    let drop = |force| Exchange {
-        drop: vec![crate::admin::Departure {
-            which: Selection::Disks(vec![name.clone()]),
-            force,
-            reclaim: false,
-        }],
-        ..Exchange::default()
-    };
-    block_on(court.lab.group().exchange(drop(false), Some(4))).expect("it begins");
+    court.drop_liar();
     let ended =
         || {
             court.lab.group().operations().iter().any(|one| {
@@ -238,6 +235,26 @@ fn a_mirror_with_a_disputed_block_does_not_move() {
     assert!(court.lab.told("until that is ended none of its mirrors moves"));
     assert!(court.found() == court.versions, "a disk was overwritten");
     court.look();
+}
+
+/// A disputed block is removed, or written: its mirrors move as others do.
+#[test]
+fn a_mirror_moves_when_its_disputed_block_is_gone() {
+    let is_over: [fn(&Lab, Node); 2] = [
+        |lab, node| {
+            block_on(lab.session().allocate(node, 2 << 20, 64 << 10, Allocate::PunchHole, false))
+                .expect("it is punched");
+        },
+        |lab, node| lab.write(node, PLACE, &pattern(5, BLOCK_SIZE)),
+    ];
+    for end in is_over {
+        let court = Court::new(Redundancy::Normal, &["A", "B", "C"], 1);
+        court.check("before its end");
+        end(&court.lab, court.lab.find("table"));
+        court.drop_liar();
+        court.lab.rebalanced();
+        court.lab.check();
+    }
 }
 
 /// The power is cut while a region is released: a disk has the data and the checksums that its

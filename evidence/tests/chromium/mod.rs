@@ -17,6 +17,38 @@ use tempfile::TempDir;
 /// How long an answer may take before the browser counts as gone.
 const ANSWER: Duration = Duration::from_secs(120);
 
+/// Widths in pixels and colour schemes in which a page has to be legible.
+pub const SCREENS: [(u32, &str); 4] =
+    [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")];
+
+/// Texts of charts that cover each other by more than a hair, that leave their chart, that are
+/// smaller than 9.5 pixels, and elements that are wider than the page.
+const FLAWS: &str = r"(() => {
+  const flaws = [];
+  const wide = document.documentElement.scrollWidth;
+  if (wide > innerWidth) flaws.push(`the page is ${wide} wide`);
+  for (const svg of document.querySelectorAll('svg')) {
+    const title = svg.querySelector('title').textContent;
+    const scale = svg.clientWidth / svg.viewBox.baseVal.width;
+    const frame = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll('text')].map(text => {
+      const size = parseFloat(getComputedStyle(text).fontSize) * scale;
+      if (size < 9.5) flaws.push(`${title}: ${text.textContent}: ${size} pixels`);
+      const box = text.getBoundingClientRect();
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+          box.top < frame.top - 3 || box.bottom > frame.bottom + 3)
+        flaws.push(`${title}: ${text.textContent} leaves the chart`);
+      return [box, text.textContent];
+    });
+    boxes.forEach(([a, one], index) => boxes.slice(index + 1).forEach(([b, other]) => {
+      const x = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const y = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (x > 1 && y > 4) flaws.push(`${title}: ${one} covers ${other}`);
+    }));
+  }
+  return flaws;
+})()";
+
 /// A browser with one page.
 pub struct Browser {
     process: Child,
@@ -158,6 +190,22 @@ impl Browser {
             is_error || others.iter().any(|method| event["method"] == *method)
         };
         self.events.iter().filter(is_complaint).map(ToString::to_string).collect()
+    }
+
+    /// Opens a page that is one file, and returns where it is hard to read.
+    ///
+    /// # Panics
+    /// If it has a script, asks for another file, or the browser complains.
+    pub fn flaws(&mut self, path: &Path, width: u32, scheme: &str) -> Vec<String> {
+        self.open(&format!("file://{}", path.display()), width, scheme);
+        let found = self.evaluate(FLAWS);
+        let ground = self.evaluate("getComputedStyle(document.body).backgroundColor");
+        assert_eq!(ground == "rgb(255, 255, 255)", scheme == "light", "{ground}");
+        assert_eq!(self.evaluate("document.scripts.length"), 0);
+        assert_eq!(self.requests().len(), 1, "{:?}", self.requests());
+        assert_eq!(self.complaints(), [""; 0]);
+        let flaws = found.as_array().expect("a list").iter();
+        flaws.map(|flaw| flaw.as_str().expect("a text").to_owned()).collect()
     }
 
     /// Keeps a picture of the page, if that is wanted.

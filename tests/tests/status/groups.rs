@@ -106,6 +106,28 @@ fn how_a_group_is_mounted_is_seen() {
     instance.start();
 }
 
+/// Two failure groups are not found and the others are mounted by force: both mirrors of some
+/// extents are away.
+#[test]
+fn extents_without_any_mirror_are_seen() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB][..]; 4], "");
+    let table = instance.mount("DATA").join("table");
+    fs::write(&table, vec![7; 64 << 20]).expect("written");
+    instance.sql("ALTER DISKGROUP data DISMOUNT FORCE");
+    let away = ["f0d0", "f1d0"];
+    let take = |name: &&str| fs::rename(instance.disk(name), instance.path(name));
+    away.iter().try_for_each(take).expect("they are taken out");
+    instance.sql("ALTER DISKGROUP data MOUNT FORCE");
+    seen(&instance, "MISSING MIRRORS", "", "CRITICAL");
+    let put = |name: &&str| fs::rename(instance.path(name), instance.disk(name));
+    away.iter().try_for_each(put).expect("they are put back");
+    mended(&instance, "MISSING MIRRORS", "", "CRITICAL");
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+    assert!(fs::read(&table).expect("read") == vec![7; 64 << 20]);
+}
+
 /// A group without mirrors on a file: it fills up, gets a disk, and becomes a mirrored one.
 #[test]
 fn a_group_without_mirrors_is_led_to_mirrors() {
