@@ -112,8 +112,8 @@ fn how_a_group_is_mounted_is_seen() {
 fn extents_without_any_mirror_are_seen() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[256 * MIB][..]; 4], "");
-    let table = instance.mount("DATA").join("table");
-    fs::write(&table, vec![7; 64 << 20]).expect("written");
+    let bytes = vec![7; 64 << 20];
+    fs::write(instance.mount("DATA").join("table"), &bytes).expect("written");
     instance.sql("ALTER DISKGROUP data DISMOUNT FORCE");
     let away = ["f0d0", "f1d0"];
     let take = |name: &&str| fs::rename(instance.disk(name), instance.path(name));
@@ -125,7 +125,7 @@ fn extents_without_any_mirror_are_seen() {
     mended(&instance, "MISSING MIRRORS", "", "CRITICAL");
     instance.wait_until_whole("DATA");
     instance.check("DATA");
-    assert!(fs::read(&table).expect("read") == vec![7; 64 << 20]);
+    assert!(fs::read(instance.mount("DATA").join("table")).expect("read") == bytes);
 }
 
 /// A group without mirrors on a file: it fills up, gets a disk, and becomes a mirrored one.
