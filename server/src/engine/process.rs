@@ -523,8 +523,6 @@ impl Engine {
                 return Ok(Some(operations.map_or_else(Answer::Refused, Answer::Operations)));
             }
             ProcessRequest::Figures => {
-                // Those who watch wait for it, and databases do not.
-                lower_priority();
                 let figures = self.figures().map(|figures| Answer::Figures(Box::new(figures)));
                 return Ok(Some(figures.unwrap_or_else(Answer::Refused)));
             }
@@ -658,7 +656,10 @@ impl Engine {
         }
     }
 
+    /// The figures of the group and of this process. The thread has low priority from then on: those
+    /// who watch wait for it, and databases do not.
     fn figures(&self) -> Result<EngineFigures, AdminError> {
+        lower_priority();
         let group = self.mounted()?.figures();
         let exports = self.exporting.list();
         Ok(EngineFigures {
