@@ -656,8 +656,8 @@ impl Engine {
         }
     }
 
-    /// The figures of the group and of this process. The thread has low priority from then on: those
-    /// who watch wait for it, and databases do not.
+    /// The figures of the group and of this process. The thread has low priority from then on:
+    /// those who watch wait for it, and databases do not.
     fn figures(&self) -> Result<EngineFigures, AdminError> {
         lower_priority();
         let group = self.mounted()?.figures();
