@@ -3,9 +3,10 @@
 //! Every I/O of the engine on a disk goes through here. An I/O is a [`DiskIo`] (`disk_io.rs`). It
 //! succeeds, fails, or becomes overdue when the watchdog has ticked `deadline` times since it began
 //! (R2). The engine counts the ticks itself, so time in which the process did not run does not
-//! count, nor does time in which no disk of the group answers (`Watch`). An overdue I/O goes on and
-//! keeps its buffer; whether its caller still waits for it depends on the other mirrors. One
-//! overdue I/O makes all others on the same disk overdue: the disk is silent, not the I/O.
+//! count, nor does time in which no disk of the group answers (`member/watchdog.rs`). An overdue
+//! I/O goes on and keeps its buffer; whether its caller still waits for it depends on the other
+//! mirrors. One overdue I/O makes all others on the same disk overdue: the disk is silent, not the
+//! I/O.
 //!
 //! Invariants:
 //!
@@ -25,12 +26,10 @@ use crate::{
         disk_io::{DiskIo, IoResult},
         full::{self, Room},
         health::Health,
-        members::Members,
         mended::Mended,
         outstanding::Outstanding,
         read_policy::ReadGauge,
     },
-    event::{self, Severity},
     planted::{self, Bug},
     sync::{
         buffer::{Buffer, Slice},
@@ -47,7 +46,6 @@ use plinth_format::{
     membership::{DiskState, MemberDisk},
 };
 use std::{
-    collections::BTreeMap,
     fmt, io,
     sync::{
         Arc,
@@ -56,8 +54,16 @@ use std::{
     time::Duration,
 };
 
+mod watchdog;
+
+pub(crate) use watchdog::PROBE_TICKS;
+pub use watchdog::{Watch, watch};
+
 /// How often the watchdog ticks.
 pub const TICK_MS: u64 = 100;
+/// A silent disk that must stay in service is waited for. After this time the engine checks again
+/// whether it can go offline now.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A member disk. See the module's description.
 pub struct Member {
@@ -798,15 +804,6 @@ impl Member {
         if self.is_silent() { self.quiet_for.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Notes whether I/O is in flight and none has ended for `since` ticks.
-    fn is_quiet_for(&self, since: Option<u64>, deadline: u64) {
-        self.quiet_for.store(since.unwrap_or(0), Ordering::Relaxed);
-        if let Some(since) = since {
-            let until = self.ticks.load(Ordering::Relaxed) + 1 + since.min(deadline);
-            self.quiet_until.fetch_max(until, Ordering::Relaxed);
-        }
-    }
-
     /// Waits while it hangs, for [`LOOK_AGAIN`] at most, and until `is_over` returns true. Whether
     /// it hangs no more.
     pub async fn answers_soon(&self, is_over: impl Fn() -> bool) -> bool {
@@ -838,28 +835,6 @@ impl Member {
         self.ticks.load(Ordering::Relaxed) < self.excused.load(Ordering::Relaxed)
     }
 
-    /// One tick of the watchdog. If an I/O that began `deadline` ticks ago has not ended, the disk
-    /// is silent, and everything in flight on it is overdue; but not if `waits`.
-    fn tick(&self, deadline: u64, waits: bool) {
-        let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        self.room.set_patience(deadline * TICK_MS);
-        let late =
-            self.outstanding.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
-        if late && !waits {
-            self.expire_all();
-        }
-        // Called at every tick, so that the last tick of a hang is known.
-        let _ = self.is_hung();
-    }
-
-    /// Number of I/Os that have ended, well or not.
-    fn ended(&self) -> u64 {
-        let of_class =
-            IoClass::ALL.iter().map(|class| self.counters.timings(*class).count()).sum::<u64>();
-        let errors = [&self.counters.read_errors, &self.counters.write_errors];
-        of_class + errors.iter().map(|errors| errors.load(Ordering::Relaxed)).sum::<u64>()
-    }
-
     fn expire_all(&self) {
         let late: Vec<_> = {
             let mut overdue = self.overdue.lock();
@@ -881,130 +856,6 @@ impl Member {
         let began = self.outstanding.oldest()?;
         Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
     }
-
-    /// Reads a block of an idle disk, so that its silence is noticed before the disk is needed.
-    fn probe(&self) {
-        drop(self.start_read(0, plinth_format::BLOCK_SIZE).of(IoClient::Records));
-    }
-}
-
-/// The watchdog of a group: whether any of its disks answers (R2).
-///
-/// A disk is silent when an I/O on it is in flight for [`PROBE_TICKS`], or for a part of the
-/// deadline where that is short, and none has ended for as long. If all disks with data are silent,
-/// the cause is more likely on the host's side of the cable, or an array fails over: no I/O becomes
-/// overdue, callers go on waiting, and no disk is expelled. When one disk answers, the others have
-/// a whole deadline from then on.
-///
-/// Only for a group that is mounted: a mount, and the creation of a group, report that a disk does
-/// not answer.
-#[derive(Debug)]
-pub struct Watch {
-    pub group: String,
-    pub serves: AtomicBool,
-}
-
-/// One disk: the number of I/Os that had ended at the last tick, and the ticks since that number
-/// changed.
-type Heard = (u64, u64);
-
-impl Watch {
-    #[must_use]
-    pub fn new(group: &str) -> Arc<Self> {
-        Arc::new(Self { group: group.to_owned(), serves: AtomicBool::new(false) })
-    }
-
-    /// Whether all disks with data are silent.
-    fn all_are_silent(
-        &self,
-        members: &Members,
-        (probe, deadline): (u64, u64),
-        heard: &mut BTreeMap<DiskNumber, Heard>,
-    ) -> bool {
-        let (mut count, mut all) = (0, true);
-        for member in members.values().filter(|member| member.is_writable() && !member.quorum) {
-            let (ended, since) = heard.entry(member.number).or_default();
-            let now = member.ended();
-            (*ended, *since) = (now, if now == *ended { *since + 1 } else { 0 });
-            let is_asked = member.oldest().is_some_and(|ticks| ticks >= probe) || member.is_hung();
-            let is_quiet = is_asked && *since >= probe;
-            member.is_quiet_for(is_quiet.then_some(*since), deadline);
-            count += 1;
-            all &= is_quiet;
-        }
-        let are_silent = all && count > 0 && self.serves.load(Ordering::Relaxed);
-        members.values().for_each(|member| {
-            member.silent.store(are_silent && !member.quorum, Ordering::Relaxed)
-        });
-        are_silent
-    }
-
-    fn tell(&self, clock: &Arc<dyn World>, severity: Severity, text: String) {
-        clock.event(event::Event { group: self.group.clone(), severity, disk: None, text });
-    }
-}
-
-/// When a disk has not answered for this many ticks, and again after as many, idle disks are
-/// probed: disks of one failure group fall silent together, and their deadlines should not add up.
-pub(crate) const PROBE_TICKS: u64 = 10;
-/// A silent disk that must stay in service is waited for. After this time the engine checks again
-/// whether it can go offline now.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
-pub fn watch(
-    world: &Arc<dyn World>,
-    members: &Arc<Members>,
-    deadline: &Arc<AtomicU64>,
-    watch: &Arc<Watch>,
-) {
-    let (clock, members, deadline) =
-        (Arc::clone(world), Arc::downgrade(members), Arc::clone(deadline));
-    let watch = Arc::clone(watch);
-    world.spawn(
-        "watchdog",
-        Box::pin(async move {
-            let mut heard = BTreeMap::new();
-            // Ticks for which all have been silent, and ticks since they were; whether that was
-            // reported.
-            let (mut silent, mut since, mut is_told) = (0_u64, u64::MAX, false);
-            loop {
-                let began = clock.monotonic();
-                clock.sleep(Duration::from_millis(TICK_MS)).await;
-                let Some(members) = members.upgrade() else { return };
-                let deadline = deadline.load(Ordering::Relaxed);
-                let probe = PROBE_TICKS.min(deadline / 4).max(1);
-                if watch.all_are_silent(&members, (probe, deadline), &mut heard) {
-                    (silent, since) = (silent + 1, 0);
-                    if silent >= deadline && !is_told {
-                        is_told = true;
-                        let text = "no disk answers: I/O waits, and none goes offline for that. It goes on when one answers. Look \
-                                    at what they have in common: the array, its controller, the cable, the network";
-                        watch.tell(&clock, Severity::Alarm, text.to_owned());
-                    }
-                } else {
-                    if std::mem::take(&mut is_told) {
-                        let seconds = silent * TICK_MS / 1000;
-                        let text = format!("disks answer again: none did for {seconds} s, and I/O goes on");
-                        watch.tell(&clock, Severity::Note, text);
-                    }
-                    (silent, since) = (0, since.saturating_add(1));
-                }
-                let waits = since <= deadline;
-                members.with_former().for_each(|member| member.tick(deadline, waits));
-                if planted::has(Bug::DeadlineRunsOn) {
-                    let missed = (clock.monotonic() - began).as_millis() / u128::from(TICK_MS);
-                    (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline, false)));
-                }
-                if members.values().any(|member| member.oldest().is_some_and(|ticks| ticks >= probe && ticks % probe == 0)) {
-                    let idle = members.values().filter(|member| {
-                        member.is_writable() && member.oldest().is_none() && !member.is_hung()
-                    });
-                    idle.for_each(|member| member.probe());
-                }
-            }
-        }),
-    );
 }
 
 /// Consecutive inspections in which something was wrong on a disk.
@@ -1031,7 +882,7 @@ pub(crate) mod tests {
     use plinth_format::layout::MIB;
     use std::{
         pin::pin,
-        task::{Context, Poll, Wake, Waker},
+        task::{Context, Poll, Waker},
     };
 
     pub(crate) fn member(disk: &MemoryDisk) -> Member {
@@ -1080,46 +931,6 @@ pub(crate) mod tests {
         let next = block_on(member.flush());
         assert!(matches!(next, IoResult::Failed(_)), "{}", next.reason());
         assert!(member.is_broken(), "nobody knows what became of it");
-    }
-
-    /// A disk that falls silent in the moment in which it is dropped has the same deadline as any
-    /// other.
-    #[test]
-    fn a_disk_that_was_dropped_is_still_watched() {
-        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
-        let members = Arc::new(Members::new());
-        members.join(Arc::new(member(&disk)));
-        let world: Arc<dyn World> = TestWorld::new();
-        watch(&world, &members, &Arc::new(AtomicU64::new(2)), &Watch::new("DATA"));
-        let member = Arc::clone(&members[&DiskNumber(0)]);
-        member.leave();
-        disk.faults(|faults| faults.hang = true);
-        let disk_io = member.start_write(MIB, Buffer::zeroed(4096).share());
-        let result = pin!(disk_io.result());
-        let ended = block_on(futures::future::select(result, world.sleep(Duration::from_secs(20))));
-        let is_overdue = matches!(ended, futures::future::Either::Left((IoResult::Overdue, _)));
-        assert!(is_overdue, "it is waited for without end");
-    }
-
-    /// A caller that learns that an I/O is overdue asks at once whether the disk hangs.
-    #[test]
-    fn a_disk_hangs_before_its_io_is_reported_overdue() {
-        struct Asks(Arc<Member>, AtomicBool);
-        impl Wake for Asks {
-            fn wake(self: Arc<Self>) {
-                self.1.store(self.0.is_hung(), Ordering::Relaxed);
-            }
-        }
-        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
-        let member = Arc::new(member(&disk));
-        disk.faults(|faults| faults.hang = true);
-        let asks = Arc::new(Asks(Arc::clone(&member), AtomicBool::new(false)));
-        let waker = Waker::from(Arc::clone(&asks));
-        let mut result = pin!(member.start_write(MIB, Buffer::zeroed(4096).share()).result());
-        assert!(result.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        member.tick(0, false);
-        assert!(asks.1.load(Ordering::Relaxed), "it was told first");
-        assert!(matches!(block_on(result), IoResult::Overdue));
     }
 
     /// A durable write survives a loss of power, and does not make other writes durable.
