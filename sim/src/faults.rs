@@ -47,7 +47,7 @@ const IDLE_FOR: Duration = Duration::from_secs(9);
 const AT_REST: Duration = Duration::from_secs(25);
 
 /// Virtual time after which the engine has checked its own metadata: it does so every half minute.
-const LOOKED: Duration = Duration::from_secs(60);
+pub const LOOKED: Duration = Duration::from_secs(60);
 
 /// The ways in which an engine may end before a mount finds other disks.
 pub const ANY_END: [End; 3] = [End::Killed, End::Dismounted, End::PowerCut];

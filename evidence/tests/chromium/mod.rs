@@ -195,7 +195,8 @@ impl Browser {
     /// Opens a page that is one file, and returns where it is hard to read.
     ///
     /// # Panics
-    /// If it has a script, asks for another file, or the browser complains.
+    /// If it has a script, another ground than the scheme's, asks for another file, or the browser
+    /// complains.
     pub fn flaws(&mut self, path: &Path, width: u32, scheme: &str) -> Vec<String> {
         self.open(&format!("file://{}", path.display()), width, scheme);
         let found = self.evaluate(FLAWS);

@@ -114,8 +114,6 @@ struct Channel {
     arguments: Vec<String>,
     /// The input is a mail.
     is_mail: bool,
-    /// Its last run failed, and the alert log has a line about it.
-    is_failing: bool,
 }
 
 impl Settings {
@@ -125,14 +123,12 @@ impl Settings {
             program: program.into(),
             arguments: arguments.to_vec(),
             is_mail: false,
-            is_failing: false,
         });
         let mail = (!self.mail.is_empty()).then(|| Channel {
             name: format!("mail to {} by {}", self.mail, self.sendmail.display()),
             program: self.sendmail.clone(),
             arguments: vec!["-t".to_owned()],
             is_mail: true,
-            is_failing: false,
         });
         command.into_iter().chain(mail).collect()
     }
@@ -148,7 +144,8 @@ enum Order {
     End(SyncSender<()>),
 }
 
-/// The ways that fail at present, by their names, and the reasons.
+/// The ways whose last run failed, by their names, and the reasons. The alert log has a line about
+/// each.
 type Failing = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// The way to the thread that sends alarms.
@@ -265,12 +262,10 @@ struct Sender {
 
 impl Sender {
     /// A program that is not there is reported now, not when it is needed.
-    fn check_programs(&mut self) {
-        for at in 0..self.channels.len() {
-            if let Some(channel) = self.channels.get(at)
-                && let Err(reason) = command::check(&channel.program)
-            {
-                self.note(at, Some(&reason));
+    fn check_programs(&self) {
+        for channel in &self.channels {
+            if let Err(reason) = command::check(&channel.program) {
+                self.note(channel, Some(&reason));
             }
         }
     }
@@ -321,7 +316,7 @@ impl Sender {
     }
 
     /// Sends a message by every way. `None`: the instance ends, and has ended what ran.
-    fn send(&mut self, message: &Message) -> Option<Vec<Tried>> {
+    fn send(&self, message: &Message) -> Option<Vec<Tried>> {
         let environment = message.environment(&self.host, &self.dir);
         let (text, mail) = (message.text(), message.mail(&self.settings.mail, &self.host));
         let jobs = self.channels.iter().map(|channel| Job {
@@ -332,28 +327,28 @@ impl Sender {
         });
         let runs = command::run_all(jobs, self.settings.timeout, &self.ending);
         let mut tried = Vec::new();
-        for (at, run) in runs.into_iter().enumerate() {
+        for (channel, run) in self.channels.iter().zip(runs) {
             let reason = match run {
                 Run::Done => None,
                 Run::Failed(reason) => Some(reason),
                 Run::CutShort => return None,
             };
-            self.note(at, reason.as_deref());
-            let name = self.channels.get(at).map(|channel| channel.name.clone());
-            tried.push((name.unwrap_or_default(), reason));
+            self.note(channel, reason.as_deref());
+            tried.push((channel.name.clone(), reason));
         }
         Some(tried)
     }
 
     /// Writes into the alert log that a way begins to fail, or works again.
-    fn note(&mut self, at: usize, reason: Option<&str>) {
-        let Some(channel) = self.channels.get_mut(at) else { return };
-        let was_failing = std::mem::replace(&mut channel.is_failing, reason.is_some());
+    fn note(&self, channel: &Channel, reason: Option<&str>) {
         let name = message::harmless(&channel.name);
-        match reason {
-            Some(reason) => lock(&self.failing).insert(name.clone(), message::harmless(reason)),
-            None => lock(&self.failing).remove(&name),
-        };
+        let mut failing = lock(&self.failing);
+        let was_failing = match reason {
+            Some(reason) => failing.insert(name.clone(), message::harmless(reason)),
+            None => failing.remove(&name),
+        }
+        .is_some();
+        drop(failing);
         match reason {
             Some(reason) if !was_failing => {
                 let text = format!(

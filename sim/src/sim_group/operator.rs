@@ -1,7 +1,7 @@
 //! The operator of a group: makes it whole, has it checked and repaired, fills it and makes room.
 
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, SimGroup, words};
-use crate::{client::Client, history::Failure};
+use crate::{client::Client, faults::LOOKED, history::Failure};
 use plinth_engine::{
     admin::{
         AdminError, Conversion, Operation, OperationPass, OperationState, Report, Resize, Selection,
@@ -20,9 +20,6 @@ use std::{
 /// for its work, or a dispute that has not ended.
 const NO_ROOM: [&str; 5] =
     ["AUs too few", "no space left", "has room", "no room for it", "until that is ended"];
-
-/// More than two looks of the engine at its own metadata.
-const METADATA_SEEN: Duration = Duration::from_secs(90);
 
 const FILLER: &[u8] = b"filler";
 
@@ -216,7 +213,7 @@ impl SimGroup {
         let mut report = self.report(false).await?;
         if !report.is_good() && report.problems.iter().all(|problem| self.lost_copy(&problem.text))
         {
-            self.core.sleep(METADATA_SEEN).await;
+            self.core.sleep(LOOKED).await;
             report = self.report(false).await?;
         }
         let problems: Vec<&str> =
